@@ -338,7 +338,10 @@ fn set_xattrs<'a>(
         remove_others(file, wanted, options)?;
     }
     let mut lost = LostAttributes::default();
-    for Xattr { name, value } in &wanted.xattrs {
+    // ACLs come last: one that does not let the owner write would have the others refused.
+    let others = wanted.xattrs.iter().filter(|xattr| !is_acl(&xattr.name));
+    let acls = wanted.xattrs.iter().filter(|xattr| is_acl(&xattr.name));
+    for Xattr { name, value } in others.chain(acls) {
         let Err(errno) = file.set_xattr(name, value) else { continue };
         lost.reductions.insert(reduction_of(errno, name).ok_or(errno)?);
         if name == ACCESS_ACL {

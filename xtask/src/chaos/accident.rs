@@ -88,7 +88,7 @@ impl Accident {
             Self::Twin => &[12],
             // Two rivals at once count as the same command twice.
             Self::Rival => &[12],
-            Self::Order(..) => &[3, 5, 6, 7, 8],
+            Self::Order(..) => &[3, 5, 6, 7, 8, 13],
             Self::MoreRoom => &[6],
         }
     }

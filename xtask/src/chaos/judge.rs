@@ -2,7 +2,7 @@
 
 use super::accident::Accident;
 use super::history::History;
-use super::plan::Step;
+use super::plan::{Output, Step};
 use super::process::Ended;
 use super::room::{Room, Storage};
 use super::selection::Selection;
@@ -85,6 +85,14 @@ fn ends_as_documented(ended: &Ended, outcome: &Outcome, step: &Step, room: &Room
     if matches!(room.storage, Storage::SmallSink(_)) || step.file_bytes_max.is_some() {
         codes.insert(6);
     }
+    if step.output == Output::Closed {
+        // The events could not be written.
+        codes.insert(1);
+    }
+    if room.is_of_nobody && outcome.has(|it| matches!(it, Accident::Twin | Accident::Rival)) {
+        // The other command may make the target directory read-only at any moment.
+        codes.insert(6);
+    }
     if room.storage.reduces() {
         codes.insert(REDUCED);
     }
@@ -155,8 +163,8 @@ fn is_identical(step: &Step, room: &Room, is_reduced: bool) -> Result<()> {
         _ => command.args(step.choice.comparison()),
     };
     if room.storage == Storage::PlainSink {
-        // Its times are whole seconds.
-        command.arg("--modify-window=0");
+        // Its times are whole seconds of a limited range; a time that it has limited counts as kept.
+        command.arg("--no-times");
     }
     if is_reduced {
         command.args(["--no-times", "--no-acls", "--no-xattrs", "--no-perms"]);

@@ -65,7 +65,8 @@ impl Storage {
 
     /// Whether the target may keep less metadata than the source.
     pub(super) fn reduces(self) -> bool {
-        matches!(self, Self::PlainSink | Self::NoAttributesSink)
+        // The emulated parallel file system has no ACLs.
+        matches!(self, Self::PlainSink | Self::NoAttributesSink | Self::ManyTargets)
     }
 
     /// Whether other users than root can use the storage. FUSE mounts of root are closed to them.
@@ -78,6 +79,8 @@ impl Storage {
 pub(super) struct Room {
     pub(super) directory: PathBuf,
     pub(super) storage: Storage,
+    /// Whether everything in it belongs to the user without privileges.
+    pub(super) is_of_nobody: bool,
     mounted: Option<PathBuf>,
     daemon: Option<Child>,
 }
@@ -88,7 +91,8 @@ impl Room {
         for name in ["home", "stage", "canary"] {
             fs::create_dir_all(directory.join(name))?;
         }
-        let mut room = Self { directory, storage, mounted: None, daemon: None };
+        let mut room =
+            Self { directory, storage, is_of_nobody: false, mounted: None, daemon: None };
         match storage {
             Storage::Memory => {}
             Storage::Ext4 => room.mount_image(&[])?,
@@ -210,7 +214,8 @@ impl Room {
 
     /// Makes the user without privileges the owner of everything in the room. That user can read
     /// it, but not write to all directories.
-    pub(super) fn give_to_nobody(&self) -> Result<()> {
+    pub(super) fn give_to_nobody(&mut self) -> Result<()> {
+        self.is_of_nobody = true;
         let owner = format!("{NOBODY}:{NOBODY}");
         shell::run_quietly(Command::new("chown").args(["-hR", &owner]).arg(&self.directory))?;
         shell::run_quietly(Command::new("chmod").args(["-R", "u+rX"]).arg(&self.directory))
