@@ -48,6 +48,10 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--include-from", ByRound),
     ("--files-from", ByRound),
     ("--from0", ByRound),
+    // The judge compares links, and a source that stays as it is.
+    ("--copy-links", Never),
+    ("--remove-source-files", Never),
+    ("--force", Never),
     ("--ignore-times", Drawn(8, FLAG)),
     ("--update", Drawn(16, FLAG)),
     ("--ignore-existing", Drawn(16, FLAG)),
