@@ -210,7 +210,7 @@ fn write_all(to: To, mut bytes: &[u8]) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// An output whose thread is blocked for ever.
+    /// An output whose thread stays blocked.
     fn blocked() -> Output {
         Output { shared: Arc::default(), stop: StopFlag::new() }
     }

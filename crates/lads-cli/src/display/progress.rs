@@ -13,7 +13,7 @@ const PART_DISTANCE: &str = "  ";
 /// With fewer columns than this, the end of a path does not tell one file from another.
 const CURRENT_COLUMNS_MIN: usize = 12;
 
-/// What the line shows at one moment.
+/// Figures of the progress line at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Shown {
     pub(super) figures: Figures,

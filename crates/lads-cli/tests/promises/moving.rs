@@ -15,7 +15,7 @@ use std::process::Command;
 
 const MOVE: &str = "--remove-source-files";
 
-/// Options that decide what is moved; each run uses up to two of them.
+/// Options that select entries; each run uses up to two of them.
 const OPTIONS: [&str; 9] = [
     "-u",
     "--ignore-existing",

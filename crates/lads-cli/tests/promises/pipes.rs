@@ -156,7 +156,7 @@ fn a_file_whose_beginning_is_written_again_at_its_end_is_read_again() {
     assert_eq!(left_over(&world), Vec::<String>::new());
 }
 
-/// What was read before and what was written after became one file.
+/// Bytes that were read before a change and bytes that were written after it became one file.
 #[test]
 fn a_file_that_is_cut_and_filled_again_is_read_again() {
     let (world, _) = world_with(0);
