@@ -163,7 +163,7 @@ fn is_identical(step: &Step, room: &Room, is_reduced: bool) -> Result<()> {
         _ => command.args(step.choice.comparison()),
     };
     if room.storage == Storage::PlainSink {
-        // Its times are whole seconds of a limited range; a time that it has limited counts as kept.
+        // Its times are whole seconds of a limited range. A time outside of it counts as kept.
         command.arg("--no-times");
     }
     if is_reduced {

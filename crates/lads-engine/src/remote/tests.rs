@@ -333,7 +333,7 @@ fn stranger(place: &Place) -> std::fs::File {
 }
 
 /// A message in a packet, as a client sends it.
-fn packet(message: &lads_core::remote::message::ToServer) -> Vec<u8> {
+fn packet(message: &impl lads_core::message::wire::Wire) -> Vec<u8> {
     let mut bytes = Vec::new();
     lads_core::remote::message::encode(message, &mut bytes);
     let count = u32::try_from(bytes.len()).unwrap();

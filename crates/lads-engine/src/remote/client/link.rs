@@ -133,6 +133,8 @@ pub(super) struct Inner {
     outlook: Outlook,
     staged: StagedBytes,
     is_connected: bool,
+    /// Why a thread ended the connection, until the loss is reported.
+    broken: Option<String>,
     /// Why the connection is lost, or could not be made.
     lost: Option<RemoteError>,
     /// Whether what is left is being put on the local disk.
@@ -237,6 +239,7 @@ impl Link {
             outlook: Outlook::new(told),
             staged: StagedBytes::default(),
             is_connected: false,
+            broken: None,
             lost: None,
             is_keeping: false,
             lost_bytes: 0,
@@ -417,7 +420,7 @@ impl Link {
         let messages: Vec<_> = self.lock().to_say.drain(..).collect();
         if let Err(error) = say(&mut **to_server, messages) {
             drop(output);
-            self.lose(&error.to_string());
+            self.break_off(&error.to_string());
         }
     }
 
@@ -549,8 +552,8 @@ impl Link {
                         return link.lose(&text);
                     }
                 }
-                Ok(None) => return link.lose("it closed the connection"),
-                Err(error) => return link.lose(&error.to_string()),
+                Ok(None) => return link.lose_after_all("it closed the connection"),
+                Err(error) => return link.lose_after_all(&error.to_string()),
             }
         }
     }
@@ -606,7 +609,7 @@ impl Link {
             link.on_bytes(number, buffer, header.payload_bytes as usize);
         }
         if let Some(link) = link.upgrade() {
-            link.lose("it closed the connection");
+            link.break_off("it closed the connection");
         }
     }
 

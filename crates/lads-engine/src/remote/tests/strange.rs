@@ -333,6 +333,22 @@ fn a_frame_that_is_damaged_on_the_way_to_the_client_is_not_read() {
     assert_eq!(there, [0; 1000]);
 }
 
+/// The server's reason arrives before the end of the connection. A write that fails earlier does not
+/// hide it.
+#[test]
+fn the_reason_of_a_server_that_closes_the_connection_is_reported() {
+    let (own, server) = socket_pair().unwrap();
+    let hello = ToClient::Hello { version: VERSION, name: "host".to_owned() };
+    let reason = ToClient::Fatal("it has too many clients".to_owned());
+    let bytes = [packet(&hello), packet(&reason)].concat();
+    rustix::io::write(&server, &bytes).unwrap();
+    drop(server);
+    let (transport, channel) = both_ways(&own).unwrap();
+    let connection = Connection { line: Box::new(own), transport, channel };
+    let error = Client::over(connection, Server::Here, &ClientOptions::default()).unwrap_err();
+    assert!(error.text.contains("it has too many clients"), "{error}");
+}
+
 /// A client that asks and does not read the answers: their number grew without limit.
 #[test]
 fn a_client_that_takes_no_replies_is_not_read_further_and_others_go_on() {

@@ -8,6 +8,7 @@ use crate::thread::spawn;
 use crate::transport::Channel;
 use lads_core::remote::message::{ToServer, VERSION};
 use lads_core::units::StreamId;
+use std::io::Write;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -20,17 +21,11 @@ impl Link {
         let carrier = self.carrier.set(Carrier { transport, line });
         carrier.unwrap_or_else(|_| unreachable!("it connects once"));
         let hello = ToServer::Hello { version: VERSION, name: String::new() };
-        if let Err(error) = say(&mut *output, [hello]) {
-            return self.lose(&error.to_string());
+        match say(&mut *output, [hello]) {
+            Ok(()) => self.on_greeted(output),
+            // A server that turns the client away may have closed the connection: it is read on.
+            Err(error) => self.break_off(&error.to_string()),
         }
-        *lock(&self.output) = Some(output);
-        let mut inner = self.lock();
-        inner.is_connected = true;
-        inner.heard_at = Instant::now();
-        inner.done_at = inner.heard_at;
-        drop(inner);
-        self.changed.notify_all();
-        self.say_all();
         let of = |link: &Arc<Self>| Arc::downgrade(link);
         let (listening, receiving, sending, watching) = (of(self), of(self), of(self), of(self));
         let threads = [
@@ -42,6 +37,17 @@ impl Link {
         if let Some(error) = threads.into_iter().find_map(Result::err) {
             self.lose(&error.to_string());
         }
+    }
+
+    fn on_greeted(&self, output: Box<dyn Write + Send>) {
+        *lock(&self.output) = Some(output);
+        let mut inner = self.lock();
+        inner.is_connected = true;
+        inner.heard_at = Instant::now();
+        inner.done_at = inner.heard_at;
+        drop(inner);
+        self.changed.notify_all();
+        self.say_all();
     }
 
     /// Waits until there is a connection.

@@ -9,6 +9,14 @@ use lads_core::units::StreamId;
 use std::sync::{MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+impl Carrier {
+    /// Ends the connection: all threads that read from it or write to it return.
+    fn end(&self) {
+        self.transport.end(StreamId(0));
+        self.line.end();
+    }
+}
+
 impl Link {
     /// That the connection is lost, and what has become of what was not sent.
     pub(super) fn outlived<T>(&self, inner: MutexGuard<'_, Inner>) -> Result<T, RemoteError> {
@@ -73,6 +81,22 @@ impl Link {
         }
     }
 
+    /// Ends the connection after a failure of a thread other than the one that reads messages. That
+    /// thread reads what has arrived, with the server's reason if there is one, and then reports
+    /// the loss.
+    pub(super) fn break_off(&self, why: &str) {
+        self.lock().broken.get_or_insert_with(|| why.to_owned());
+        if let Some(carrier) = self.carrier.get() {
+            carrier.end();
+        }
+    }
+
+    /// Reports the loss of a connection on which no further message arrives.
+    pub(super) fn lose_after_all(&self, why: &str) {
+        let broken = self.lock().broken.take();
+        self.lose(broken.as_deref().unwrap_or(why));
+    }
+
     /// The connection is lost.
     pub(super) fn lose(&self, why: &str) {
         let carrier = self.carrier.get();
@@ -82,9 +106,8 @@ impl Link {
         };
         let name = &self.name;
         self.end(RemoteError::lost(format!("lost the server of remote files {name}: {why}{said}")));
-        if let Some(Carrier { transport, line }) = carrier {
-            transport.end(StreamId(0));
-            line.end();
+        if let Some(carrier) = carrier {
+            carrier.end();
         }
     }
 

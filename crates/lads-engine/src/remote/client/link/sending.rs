@@ -33,7 +33,7 @@ impl Link {
                 continue;
             };
             if let Err(error) = link.send_one(&next, is_last, &mut head) {
-                link.lose(&error.to_string());
+                return link.break_off(&error.to_string());
             }
             link.changed.notify_all();
             link.release_held();
