@@ -103,11 +103,14 @@ int shim_shares_nothing(const struct shim_file *file)
 
 int shim_pointer_add(struct shim_file *file, int64_t bytes, uint64_t *before)
 {
+    /* The sum of the bytes of several processes was beyond the largest number. */
+    if (bytes < 0)
+        return MPI_ERR_ARG;
     if (!file->shared)
         return shim_class(rfs_add_shared(file->file, bytes, before));
     int64_t old = atomic_load(&file->shared->pointer), new;
     do {
-        if (__builtin_add_overflow(old, bytes, &new) || new < 0)
+        if (__builtin_add_overflow(old, bytes, &new))
             return MPI_ERR_ARG;
     } while (!atomic_compare_exchange_weak(&file->shared->pointer, &old, new));
     *before = (uint64_t)old;

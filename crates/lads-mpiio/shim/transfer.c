@@ -46,7 +46,7 @@ static int ordered_place(struct shim_file *file, MPI_Count bytes, uint64_t *posi
     int mover = shim_shares_nothing(file) ? 0 : size - 1;
     int64_t own = bytes, all = 0;
     int is_known = PMPI_Scan(&own, &all, 1, MPI_INT64_T, MPI_SUM, file->comm) == MPI_SUCCESS;
-    uint64_t before = (uint64_t)(all - own);
+    uint64_t before = (uint64_t)all - (uint64_t)own;
     if (mover == 0)
         is_known = PMPI_Reduce(&own, &all, 1, MPI_INT64_T, MPI_SUM, 0, file->comm) == MPI_SUCCESS &&
                    is_known;

@@ -64,10 +64,25 @@ static void sizes(void)
     OK(MPI_File_close(&file));
 }
 
+/* The number of mappings of the memory that the processes of a file share, with or without a name. */
+static int mappings(int has_name)
+{
+    char line[4096];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps && fgets(line, sizeof line, maps))
+        count += strstr(line, "/dev/shm/lads-") && !strstr(line, " (deleted)") == has_name;
+    if (maps)
+        fclose(maps);
+    return count;
+}
+
 /* The shared pointer; each process finds the records of all, in some order. */
 static void shared(void)
 {
     MPI_File file = fresh();
+    STRICT(CHECK(mappings(0) == (processes > 1)));
+    CHECK(mappings(1) == 0);
     MPI_Status status;
     MPI_Request request;
     MPI_Offset at;

@@ -157,6 +157,31 @@ static void fortran(void)
     values(integer, &value, 1, "\xff\xff\xff\xfe", 4);
 }
 
+/* The sizes that the standard gives for numbers of Fortran with a precision and a range, on both sides of each
+ * limit. */
+static void fortran_sizes(void)
+{
+    const int integers[][2] = {{2, 1}, {3, 2}, {4, 2}, {5, 4}, {9, 4}, {10, 8}, {18, 8}};
+    const int reals[][3] = {{6, 37, 4}, {7, 37, 8}, {6, 38, 8}, {15, 307, 8}};
+    MPI_File file = fresh(MPI_BYTE, MPI_BYTE);
+    MPI_Datatype type;
+    MPI_Aint extent;
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
+        OK(MPI_Type_create_f90_integer(integers[i][0], &type));
+        OK(MPI_File_get_type_extent(file, type, &extent));
+        CHECK(extent == integers[i][1]);
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        OK(MPI_Type_create_f90_real(reals[i][0], reals[i][1], &type));
+        OK(MPI_File_get_type_extent(file, type, &extent));
+        CHECK(extent == reals[i][2]);
+        OK(MPI_Type_create_f90_complex(reals[i][0], reals[i][1], &type));
+        OK(MPI_File_get_type_extent(file, type, &extent));
+        CHECK(extent == 2 * reals[i][2]);
+    }
+    OK(MPI_File_close(&file));
+}
+
 /* A struct in memory, whose longs are shorter in the file, and a filetype of longs: every process has one
  * column of a matrix. */
 static void derived(void)
@@ -347,6 +372,7 @@ int main(int argc, char **argv)
     numbers();
     long_doubles();
     fortran();
+    fortran_sizes();
     derived();
     arrays();
     forms();

@@ -122,6 +122,16 @@ static void limits(void)
     FAILS(MPI_ERR_ARG, MPI_File_write_ordered(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     OK(MPI_File_get_position_shared(file, &at));
     CHECK(at == most / 4);
+    /* No process has too many bytes, but all of them together. */
+    MPI_Datatype row;
+    MPI_Type_contiguous(1 << 30, MPI_DOUBLE, &row);
+    MPI_Type_commit(&row);
+    if (processes > 1)
+        FAILS(MPI_ERR_ARG,
+              MPI_File_write_ordered(file, &value, (1 << 30) - 1, row, MPI_STATUS_IGNORE));
+    OK(MPI_File_get_position_shared(file, &at));
+    CHECK(at == most / 4);
+    MPI_Type_free(&row);
     OK(MPI_File_sync(file));
     OK(MPI_File_get_size(file, &size));
     CHECK(size == 10);
