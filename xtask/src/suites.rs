@@ -1,8 +1,8 @@
 //! Runs the MPI-IO test suites of other projects (ROMIO, MPICH, mpi4py) on a local file and on a
 //! remote file, and compares the results.
 //!
-//! The sources are those of Debian's packages, which `apt-get source` fetches. Each test program
-//! runs twice with the same MPI: as it is, and with two libraries preloaded, of which the first
+//! The sources are those of the releases that Debian has: `apt-get source` fetches those of MPICH,
+//! which contain ROMIO, and pip those of mpi4py. Each test program runs twice with the same MPI: as it is, and with two libraries preloaded, of which the first
 //! gives its files names that begin with `rfs:` (`suites/renamed.c`) and the second is the shim. A
 //! test that passes on a local file must pass on a remote one.
 
@@ -22,8 +22,8 @@ use std::process::{Child, Command, Output, Stdio};
 /// The longest test takes 20 seconds on two processors. Tests of MPIs can hang on a local file.
 const DEADLINE_SECONDS: &str = "120";
 
-/// The source packages of Debian that have the tests.
-const PACKAGES: [&str; 2] = ["mpich", "mpi4py"];
+/// Debian's own Python, which has mpi4py.
+const PYTHON: &str = "/usr/bin/python3";
 
 /// What is to be run
 #[derive(Args, Debug)]
@@ -158,6 +158,7 @@ impl Bed {
         fetch(&sources)?;
         let scratch = Scratch::new(&std::env::temp_dir(), "lads-suites")?;
         fs::create_dir(scratch.join("root"))?;
+        fs::create_dir(scratch.join("local"))?;
         let server = Server::start(&lads, &scratch)?;
         Ok(Self { server, sources, static_library, scratch })
     }
@@ -212,8 +213,7 @@ impl Bed {
         preloaded: Option<&str>,
     ) -> Result<Outcome> {
         let place = self.scratch.join(if preloaded.is_some() { "root" } else { "local" });
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir(&place)?;
+        clear(&place)?;
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", DEADLINE_SECONDS, &implementation.command("mpirun")]);
         command.args(["-n", &program.processes.to_string()]);
@@ -240,6 +240,18 @@ impl Bed {
     }
 }
 
+/// Empties a directory. It stays the same one, because the server has it open.
+fn clear(directory: &Path) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => fs::remove_dir_all(path)?,
+            false => fs::remove_file(path)?,
+        }
+    }
+    Ok(())
+}
+
 /// Judges a test by its exit code and its output: some programs print errors and end with 0.
 fn judge(output: &Output) -> Outcome {
     let told = [&output.stdout[..], &output.stderr[..]].concat();
@@ -257,9 +269,20 @@ fn judge(output: &Output) -> Outcome {
 
 /// Fetches and unpacks the sources of the tests, unless they are present.
 fn fetch(sources: &Path) -> Result<()> {
-    if PACKAGES.iter().all(|package| sources.join(package).exists()) {
-        return Ok(());
+    fs::create_dir_all(sources)?;
+    if !sources.join("mpich").exists() {
+        fetch_package("mpich", sources)?;
+        unpack("mpich", "mpich_*.orig.tar.*", sources)?;
     }
+    if !sources.join("mpi4py").exists() {
+        fetch_release("mpi4py", sources)?;
+        unpack("mpi4py", "mpi4py-*.tar.gz", sources)?;
+    }
+    Ok(())
+}
+
+/// Fetches a source package of Debian. The lists of the machine need not name its sources.
+fn fetch_package(package: &str, sources: &Path) -> Result<()> {
     let lists = sources.join("lists");
     fs::create_dir_all(lists.join("partial"))?;
     let list = sources.join("sources.list");
@@ -279,14 +302,30 @@ fn fetch(sources: &Path) -> Result<()> {
         shell::run_quietly(command.args(words))
     };
     apt(&["update"])?;
-    for package in PACKAGES {
-        apt(&["source", "--download-only", package])?;
-        let unpack =
-            "mkdir new && tar xf \"$1\"_*.orig.tar.* --strip-components=1 -C new && mv new \"$1\"";
-        let mut command = Command::new("sh");
-        shell::run_quietly(command.args(["-ec", unpack, "sh", package]).current_dir(sources))?;
-    }
+    apt(&["source", "--download-only", package])?;
     Ok(fs::remove_dir_all(&lists)?)
+}
+
+/// Fetches the sources of a Python package from PyPI, in the version that Debian's Python has.
+fn fetch_release(package: &str, sources: &Path) -> Result<()> {
+    let print = format!("import {package}; print({package}.__version__)");
+    let version = shell::output(Command::new(PYTHON).args(["-c", &print]))?;
+    let environment = sources.join("venv");
+    shell::run_quietly(Command::new(PYTHON).args(["-m", "venv"]).arg(&environment))?;
+    let mut pip = Command::new(environment.join("bin/pip"));
+    pip.args(["download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    pip.args(["--no-binary", package, &format!("{package}=={}", version.trim())]);
+    shell::run_quietly(pip.current_dir(sources))?;
+    Ok(fs::remove_dir_all(&environment)?)
+}
+
+/// Unpacks the archive of this name into a directory.
+fn unpack(directory: &str, archive: &str, sources: &Path) -> Result<()> {
+    let unpack = format!(
+        "rm -rf new && mkdir new && tar xf {archive} --strip-components=1 -C new && \
+         mv new {directory}"
+    );
+    shell::run_quietly(Command::new("sh").args(["-ec", &unpack]).current_dir(sources))
 }
 
 /// A server of remote files on loopback.

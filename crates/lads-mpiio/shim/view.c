@@ -39,6 +39,16 @@ MPI_Count shim_bytes_in_file(const char *datarep, MPI_Datatype datatype)
     return bytes;
 }
 
+/* The text for an error in the displacement of a view; null if it is right. */
+static const char *displacement_error(const struct shim_file *file, MPI_Offset displacement)
+{
+    int is_current = displacement == MPI_DISPLACEMENT_CURRENT;
+    if (is_current != is_sequential(file))
+        return "the displacement of a view must be MPI_DISPLACEMENT_CURRENT if the file is open with "
+               "MPI_MODE_SEQUENTIAL, and only then";
+    return displacement < 0 && !is_current ? "the displacement of a view is negative" : NULL;
+}
+
 /* The class of an error in the arguments of a view. */
 static int view_class(const struct shim_file *file, MPI_Offset displacement, MPI_Datatype etype,
                       MPI_Datatype filetype, const char *datarep)
@@ -47,8 +57,7 @@ static int view_class(const struct shim_file *file, MPI_Offset displacement, MPI
         return MPI_ERR_TYPE;
     if (!known_datarep(datarep))
         return MPI_ERR_UNSUPPORTED_DATAREP;
-    int is_current = displacement == MPI_DISPLACEMENT_CURRENT;
-    if (is_current != is_sequential(file) || (displacement < 0 && !is_current))
+    if (displacement_error(file, displacement))
         return MPI_ERR_ARG;
     MPI_Count etype_bytes = shim_bytes_in_file(datarep, etype);
     MPI_Count bytes = shim_bytes_in_file(datarep, filetype);
@@ -195,6 +204,8 @@ static int set_view(struct shim_file *file, MPI_Offset displacement, MPI_Datatyp
                     MPI_Datatype filetype, const char *datarep, MPI_Info info)
 {
     int class = arguments_class(file, displacement, etype, filetype, datarep);
+    if (class == MPI_ERR_ARG)
+        return shim_fail(file, class, displacement_error(file, displacement));
     if (class == MPI_SUCCESS && is_sequential(file))
         class = current(file, &displacement);
     if (class != MPI_SUCCESS)

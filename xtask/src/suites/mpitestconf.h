@@ -1,4 +1,5 @@
 /* What `configure` of MPICH's tests finds out, for a current Linux. */
+#define F77_NAME_LOWER_USCORE 1
 #define HAVE_GETRUSAGE 1
 #define HAVE_LONG_LONG 1
 #define HAVE_LONG_LONG_INT 1

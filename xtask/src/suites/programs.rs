@@ -72,9 +72,15 @@ const MPICH: [(&str, &str, Language); 4] = [
     ("f08/io", "MPICH, Fortran 2008", Language::Fortran08),
 ];
 
+/// Programs in Fortran that have functions in C.
+const SECOND_SOURCES: [(&str, &str); 2] =
+    [("c2f2ciof", "c2f2cio.c"), ("c2f2ciof90", "c2f902cio.c")];
+
 /// Returns all suites, whose sources are in this directory.
 pub(super) fn all(sources: &Path) -> Result<Vec<Suite>> {
     let mpich = sources.join("mpich");
+    let settings = mpich.join("test/mpi/include/mpitestconf.h");
+    fs::write(settings, include_str!("mpitestconf.h"))?;
     let directory = mpich.join("src/mpi/romio/test");
     let of_romio = ROMIO.map(|(name, processes, arguments)| Program {
         name: name.to_owned(),
@@ -135,37 +141,28 @@ impl Program {
         let tests = self.directory.ancestors().find(|path| path.join("util/mtest.c").exists());
         let tests = tests.unwrap_or(&self.directory);
         let source = self.source(build, tests)?;
-        let compiler = match self.language {
-            Language::Fortran77 | Language::Fortran08 if !is_c(&source) => tool("mpifort"),
-            _ => tool("mpicc"),
-        };
         let program = build.join("program");
-        let mut command = Command::new(compiler);
-        command
-            .arg("-w")
-            .arg("-o")
-            .arg(&program)
-            .arg("-I")
-            .arg(build)
-            .arg("-I")
-            .arg(&self.directory);
-        command.arg("-I").arg(tests.join("include")).arg("-I").arg(tests.join("util"));
+        let mut command = Command::new(tool(if is_c(&source) { "mpicc" } else { "mpifort" }));
+        command.arg("-w").arg("-o").arg(&program);
+        for directory in [build, &self.directory, &tests.join("include"), &tests.join("util")] {
+            command.arg("-I").arg(directory);
+        }
         let util = |name: &str| tests.join("util").join(name);
         match self.language {
-            Language::C => {
-                fs::write(build.join("mpitestconf.h"), include_str!("mpitestconf.h"))?;
+            Language::Romio | Language::Python => {}
+            _ if is_c(&source) => {
                 command.args(["mtest.c", "mtest_common.c", "mtest_thread.c"].map(util));
                 command.arg("-lpthread");
             }
             Language::Fortran77 => {
                 command.args(["-std=legacy", "-fallow-argument-mismatch"]).arg(util("mtest_f77.f"));
             }
-            Language::Fortran08 => {
+            Language::C | Language::Fortran08 => {
                 command.arg("-fallow-argument-mismatch").arg(util("mtest_f08.f90"));
             }
-            Language::Romio | Language::Python => {}
         }
-        command.arg(&source);
+        let second = SECOND_SOURCES.iter().find(|(name, _)| *name == self.name);
+        command.arg(&source).args(second.map(|(_, name)| self.directory.join(name)));
         command.current_dir(build).stdout(Stdio::null()).stderr(Stdio::null());
         if !command.status()?.success() {
             return Ok(None);
@@ -217,7 +214,7 @@ impl Program {
             self.directory.display().to_string()
         );
         fs::write(&start, text).ok()?;
-        Some(vec!["python3".to_owned(), start.display().to_string()])
+        Some(vec![super::PYTHON.to_owned(), start.display().to_string()])
     }
 }
 

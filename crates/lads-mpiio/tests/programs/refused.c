@@ -59,6 +59,19 @@ static void change(MPI_File *file, int *code, ...)
     *code = MPI_ERR_QUOTA;
 }
 
+/* The default handler of files is released by the program, and is the first that an error reaches. */
+static void default_handler(const char *missing)
+{
+    MPI_Errhandler handler;
+    MPI_File none;
+    OK(MPI_File_create_errhandler(change, &handler));
+    OK(MPI_File_set_errhandler(MPI_FILE_NULL, handler));
+    OK(MPI_Errhandler_free(&handler));
+    MPI_File_open(MPI_COMM_WORLD, missing, MPI_MODE_RDONLY, MPI_INFO_NULL, &none);
+    CHECK(handled == 1);
+    OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
+}
+
 static void handlers(char **names)
 {
     MPI_Errhandler handler;
@@ -107,6 +120,10 @@ static void limits(void)
     OK(MPI_File_preallocate(file, 0));
     OK(MPI_File_get_size(file, &size));
     CHECK(size == 10);
+    int code = MPI_File_set_view(file, -1, MPI_INT, MPI_INT, "native", MPI_INFO_NULL), length;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    MPI_Error_string(code, text, &length);
+    CHECK(class_of(code) == MPI_ERR_ARG && strstr(text, "displacement") != NULL);
     OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
     FAILS(MPI_ERR_ARG, MPI_File_write_at(file, most / 2, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
     FAILS(MPI_ERR_ARG, MPI_File_read_at(file, most / 4, &value, 1, MPI_INT, MPI_STATUS_IGNORE));
@@ -143,6 +160,9 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &processes);
     int modes[3] = {MPI_MODE_RDWR | MPI_MODE_CREATE, MPI_MODE_WRONLY, MPI_MODE_RDONLY};
+    char missing[4096];
+    snprintf(missing, sizeof missing, "%s.none", argv[1]);
+    default_handler(missing);
     for (int i = 0; i < 3; i++) {
         open_both(argv, modes[i]);
         filetypes(modes[i] != MPI_MODE_RDONLY);
@@ -152,8 +172,6 @@ int main(int argc, char **argv)
             limits();
         close_both();
     }
-    char missing[4096];
-    snprintf(missing, sizeof missing, "%s.none", argv[1]);
     reason(missing, MPI_MODE_RDONLY, "No such file");
     reason(argv[1], MPI_MODE_RDWR | MPI_MODE_CREATE | MPI_MODE_EXCL, "File exists");
     int code = report("refused");
