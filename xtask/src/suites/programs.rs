@@ -190,8 +190,10 @@ impl Program {
             ] {
                 fs::write(build.join(name), text)?;
             }
+            let script = fs::read_to_string(tests.join("maint/testmerge.in"))?;
+            fs::write(build.join("testmerge"), script.replace("@PERL@", "/usr/bin/perl"))?;
             let mut merge = Command::new("perl");
-            merge.arg(tests.join("maint/testmerge.in"));
+            merge.arg("testmerge");
             merge.arg(format!("-defn={}", tests.join("maint/common.defn").display()));
             merge.arg(self.directory.join("ioharness.defn"));
             merge.arg(self.directory.join("ioharness.tlt"));
