@@ -9,6 +9,7 @@ mod ceph;
 mod chaos;
 mod ci;
 mod demo;
+mod dist;
 mod fuzz;
 mod licences;
 mod mutants;
@@ -35,6 +36,7 @@ Examples:
   cargo xtask sim 1317                    one simulated world, step by step
   cargo xtask fuzz frame --seconds 60     one fuzzing target for a minute
   cargo xtask chaos --rounds 1 --seed 7   one round of chaos again
+  cargo xtask dist                        what people download, in target/dist
   cargo xtask shims                       what MPI programs preload, for each MPI that is here
   cargo xtask bench big small             two benchmarks; `bench page` gathers all tables";
 
@@ -65,6 +67,8 @@ enum Chore {
     /// Run the promise tests, MPI programs and the simulator at full length (an hour)
     Trust,
     Bench(bench::Arguments),
+    /// Build the static program and its archive, for people who download them, in target/dist
+    Dist,
     Shims(shims::Arguments),
     Suites(suites::Arguments),
     /// Start or stop a Ceph cluster on loopback, in memory
@@ -122,6 +126,7 @@ fn main() -> Result<ExitCode> {
         Chore::Mutants(arguments) => mutants::run(&arguments)?,
         Chore::Trust => trust::run()?,
         Chore::Bench(arguments) => bench::run(&arguments)?,
+        Chore::Dist => dist::run()?,
         Chore::Shims(arguments) => shims::run(&arguments)?,
         Chore::Suites(arguments) => suites::run(&arguments)?,
         Chore::Ceph(CephChore::Up { directory }) => ceph::up(directory.as_deref())?,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that tests or benchmarks start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 27] = [
+const NEEDED: [(&str, &str); 29] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -23,6 +23,9 @@ const NEEDED: [(&str, &str); 27] = [
     // Completions are tried in the shells themselves.
     ("zsh", "zsh"),
     ("fish", "fish"),
+    // Login shells of other hosts.
+    ("tcsh", "tcsh"),
+    ("busybox", "busybox"),
     // libFuzzer is written in C++.
     ("c++", "g++"),
     // Programs with remote files, on both MPIs of Debian.

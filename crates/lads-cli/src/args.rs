@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod choice;
+mod deploy;
 mod ends;
 mod imbalance;
 mod mpi;
@@ -30,6 +31,7 @@ use std::time::Duration;
 pub(crate) use bench::{BenchArgs, only_for_one_path};
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
+pub(crate) use deploy::DeployArgs;
 use ends::EndsArgs;
 pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
@@ -55,7 +57,7 @@ pub(crate) fn offered_command() -> Command {
 
 fn with_copy(copy_command: Command) -> Command {
     Command::new("lads")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(&**text::VERSION)
         .about("Moves large data sets between parallel file systems")
         .long_about(text::ABOUT)
         .after_help("`lads cp --help` has examples, all options and the exit codes.")
@@ -83,6 +85,13 @@ fn with_copy(copy_command: Command) -> Command {
                 .about("Removes what transfers that were killed left in a directory")
                 .long_about(text::CLEAN_ABOUT)
                 .before_help(text::CLEAN_EXAMPLES)
+                .help_template(EXAMPLES_FIRST),
+        )
+        .subcommand(
+            DeployArgs::augment_args(Command::new("deploy"))
+                .about("Sends lads to hosts that do not have it, or removes it there")
+                .long_about(text::DEPLOY_ABOUT)
+                .before_help(text::DEPLOY_EXAMPLES)
                 .help_template(EXAMPLES_FIRST),
         )
         .subcommand(
@@ -314,7 +323,7 @@ pub(crate) struct CopyArgs {
     #[arg(short = 'a', long, help_heading = SELECTION)]
     pub(crate) archive: bool,
 
-    /// Do not keep permissions and ACLs: new entries get what the umask leaves of them
+    /// Do not keep permissions and ACLs: new entries get the source's mode, reduced by the umask
     #[arg(long, alias = "no-p", help_heading = SELECTION, hide_short_help = true)]
     pub(crate) no_perms: bool,
 
@@ -431,10 +440,18 @@ pub(crate) struct CopyArgs {
     #[arg(env = "LADS_RSH", hide_env_values = true, default_value = "ssh")]
     pub(crate) rsh: String,
 
-    /// Path of lads on the other host
+    /// Path of lads on the other host [default: it is looked for, or sent there]
+    ///
+    /// By default, LADS is looked for in PATH, ~/.local/bin, ~/bin and ~/.cargo/bin, and then among
+    /// the copies that were sent earlier. If none has the version of this one, a copy is sent to
+    /// $LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID or $XDG_RUNTIME_DIR/lads.
     #[arg(long, value_name = "PATH", help_heading = NETWORK)]
-    #[arg(env = "LADS_REMOTE_LADS", hide_env_values = true, default_value = "lads")]
-    pub(crate) remote_lads: String,
+    #[arg(env = "LADS_REMOTE_LADS", hide_env_values = true)]
+    pub(crate) remote_lads: Option<String>,
+
+    /// Do not send LADS to a host that does not have it
+    #[arg(long, help_heading = NETWORK)]
+    pub(crate) no_deploy: bool,
 
     /// Send data through the remote shell, too: encrypted, and no port is needed
     ///

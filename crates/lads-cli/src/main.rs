@@ -6,6 +6,7 @@ mod check;
 mod clean;
 mod completions;
 mod copy;
+mod deploy;
 mod display;
 mod front;
 mod imbalance;
@@ -26,8 +27,8 @@ mod subject;
 
 use anyhow::Context as _;
 use args::{
-    CleanArgs, CompletionsArgs, DoctorArgs, ImbalanceArgs, LayoutArgs, ManArgs, MpiEnvArgs,
-    OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
+    CleanArgs, CompletionsArgs, DeployArgs, DoctorArgs, ImbalanceArgs, LayoutArgs, ManArgs,
+    MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
 use lads_sys::Standard;
@@ -39,12 +40,13 @@ use std::process::ExitCode;
 const EXIT_UNREAD: u8 = 141;
 
 /// Commands whose result is their output.
-const PRINTING: [&str; 10] = [
+const PRINTING: [&str; 11] = [
     "layout",
     "osts",
     "probe",
     "bench",
     "clean",
+    "deploy",
     "imbalance",
     "mpi",
     "help",
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
         Some(("bench", matches)) => bench::run(matches),
+        Some(("deploy", matches)) => deploy::run(&parsed::<DeployArgs>(matches)),
         Some(("clean", matches)) => shown(clean::run(&parsed::<CleanArgs>(matches))),
         Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
         Some(("rfs", matches)) => match matches.subcommand() {

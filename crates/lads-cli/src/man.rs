@@ -122,6 +122,7 @@ mod tests {
             "probe",
             "bench",
             "clean",
+            "deploy",
             "imbalance",
             "rfs",
             "rfs-serve",

@@ -41,6 +41,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
     let remote = RemoteShell {
         command: RemoteShell::words(&args.rsh).map_err(|error| anyhow!("--rsh {error}"))?,
         lads: args.remote_lads.clone(),
+        deploys: !args.no_deploy,
         tunnel: args.tunnel,
         data_address: args.data_address.clone(),
         ports: args.ports,

@@ -164,7 +164,7 @@ pub(crate) fn remote_shell(ssh: Option<String>, lads: Option<String>) -> Result<
             .map_err(|error| anyhow!("the command of ssh (LADS_RFS_SSH) {error}"))?,
     };
     let lads = lads.or_else(|| of_environment("rfs_remote_lads", "LADS_RFS_REMOTE_LADS"));
-    Ok(RemoteShell { command, lads: lads.unwrap_or(default.lads), ..default })
+    Ok(RemoteShell { command, lads, ..default })
 }
 
 /// A hint that the environment gives, or else a variable for the same.

@@ -19,7 +19,12 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn says_its_version() {
     let output = lads(&["--version"]);
-    assert_eq!(text(&output.stdout), concat!("lads ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(text(&output.stdout), lads_engine::version() + "\n");
+    assert!(text(&output.stdout).starts_with(concat!(
+        "lads ",
+        env!("CARGO_PKG_VERSION"),
+        " (wire "
+    )));
 }
 
 #[test]

@@ -27,6 +27,8 @@ mod cleaning;
 mod completions;
 #[path = "promises/delete.rs"]
 mod delete;
+#[path = "promises/deploying.rs"]
+mod deploying;
 #[path = "promises/depth.rs"]
 mod depth;
 #[path = "promises/distance.rs"]

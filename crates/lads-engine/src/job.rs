@@ -440,8 +440,11 @@ pub struct RemoteShell {
     /// The command that runs a command on another host, `ssh` by default. The host and the command
     /// are appended.
     pub command: Vec<String>,
-    /// The name or path of the `lads` program there.
-    pub lads: String,
+    /// The name or path of the `lads` program there. `None`: it is looked for, and is sent if it
+    /// is not there and [`Self::deploys`].
+    pub lads: Option<String>,
+    /// Whether LADS is sent to a host that does not have it.
+    pub deploys: bool,
     /// Whether data goes through the remote shell, too, and not over connections of its own.
     pub tunnel: bool,
     /// The address to which data streams connect, instead of the addresses of the host; `host:port`
@@ -459,7 +462,8 @@ impl Default for RemoteShell {
     fn default() -> Self {
         Self {
             command: vec!["ssh".to_owned()],
-            lads: "lads".to_owned(),
+            lads: None,
+            deploys: true,
             tunnel: false,
             data_address: None,
             ports: None,

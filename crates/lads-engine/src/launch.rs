@@ -3,6 +3,7 @@
 //! Nothing here waits for ever: see [`crate::patience`].
 
 mod ahead;
+mod deploy;
 mod distant;
 mod greeting;
 mod other;
@@ -17,13 +18,15 @@ use crate::control::write_message;
 use crate::event::{ExitCode, Observer};
 use crate::fatal::{Fatal, own_host};
 use crate::job::stdio::is_stdio;
-use crate::job::{Assignment, Job, Location, Options, shown_host};
+use crate::job::{Assignment, Job, Location, Options, RemoteShell, Stderr, shown_host};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
 use crate::transport::{Channel, Transport, pipe, tcp};
+use deploy::Builds;
+pub use deploy::version;
 pub(crate) use distant::{Distant, answer_distant};
-use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
+use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, bytes_of, check_hello, own_hello};
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
@@ -32,13 +35,14 @@ use lads_core::pauses::Pauses;
 use lads_core::shares::{STREAMS_DISTANT_MAX, stream_count};
 use lads_core::tuning::Tuning;
 use lads_core::units::StreamId;
-use other::{Errors, FirstWord, Listening, Other, Program, Way, Wording, shell_command};
+use other::{Beginning, Errors, FirstWord, Listening, Other, Program, Way, Wording, shell_command};
 use process::Process;
 use route::Route;
 use ssh::Ssh;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -155,24 +159,8 @@ pub(crate) fn start(
     let patience = Patience::new(stop, GREETING_DEADLINE);
     let asked = host.as_deref().map(|host| Ssh::ask(shell_command(&job.remote), host, &patience));
     let ssh = asked.transpose()?.flatten();
-    let mut other = Other::start(Program {
-        command: command(job, ssh.as_ref(), host.as_deref(), &told),
-        host: host.as_deref(),
-        // Hints must show the command as the person typed it.
-        typed: &job.remote,
-        stderr: job.stderr,
-        way: Way::Pipes,
-        wording: &Wording::COMMAND,
-        asks_on_terminal: host.is_some(),
-    })?;
-    let patience = Patience::new(stop, LAST_WORD_DEADLINE);
-    other.say_early(&own_hello(), &patience);
-    if told.is_short {
-        other.say_early(&told.message, &patience);
-    }
-    other.await_first_word(&FirstWord::of(&job.remote, silence), stop, observer)?;
+    let mut other = meet(job, ssh.as_ref(), host.as_deref(), &told, (stop, observer))?;
     let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
-    other.greet(&patience)?;
     if !told.is_short {
         other.say(&told.message, &patience)?;
     }
@@ -218,21 +206,100 @@ pub(crate) fn start(
     })
 }
 
-/// The command that starts the other end, through the remote shell if it is on another host.
-///
-/// A short job is an argument of it, too: ssh lets nothing into standard input before the command
-/// has begun, a round trip later.
-fn command(job: &Job, ssh: Option<&Ssh>, host: Option<&str>, told: &Told) -> Command {
-    let Some(host) = host else {
-        let mut command = Command::new(&job.program);
-        command.arg0("lads").arg("serve");
-        return command;
-    };
+/// Starts the other end, and exchanges HELLO with it.
+fn meet(
+    job: &Job,
+    ssh: Option<&Ssh>,
+    host: Option<&str>,
+    told: &Told,
+    (stop, observer): (&StopFlag, &mut dyn Observer),
+) -> Result<Other, Fatal> {
+    let silence = Duration::from_secs(job.options.timeout_seconds.into());
+    let early = told.early();
     let remote = ssh.map_or_else(|| job.remote.clone(), |ssh| ssh.made_impatient(&job.remote));
-    let mut words = vec![remote.lads.as_bytes(), b"serve"];
-    let ahead = told.ahead();
-    words.extend(ahead.as_ref().map(String::as_bytes));
-    remote.command_on(host, &words)
+    let mut builds = host.and_then(|_| Builds::for_shell(&job.remote, &job.program));
+    loop {
+        let command = match host {
+            Some(host) => remote.lads_on(host, builds.as_ref(), early.len(), &told.serve_words()),
+            None => command_here(job),
+        };
+        let mut other = Other::start(Program {
+            command,
+            host,
+            // Hints must show the command as the person typed it.
+            typed: &job.remote,
+            stderr: job.stderr,
+            way: Way::Pipes,
+            wording: &Wording::COMMAND,
+            asks_on_terminal: host.is_some(),
+            builds: builds.take(),
+        })?;
+        let first_word = FirstWord::of(&job.remote, silence);
+        match other.begin(&Beginning { early: &early, first_word, silence, stop }, observer) {
+            // The host may execute nothing but `lads`.
+            Err(_) if other.is_confined() => {}
+            begun => return begun.map(|_| other),
+        }
+    }
+}
+
+/// Sends LADS to a host if it does not have it. `own`: the program of this process. Returns whether
+/// it was sent.
+///
+/// # Errors
+/// If LADS cannot be started there, with the exit code of a transfer for the same reason.
+pub fn deploy(
+    remote: &RemoteShell,
+    host: &str,
+    own: &Path,
+    stop: &StopFlag,
+    observer: &mut dyn Observer,
+) -> Result<bool, (ExitCode, String)> {
+    let mut installed = || -> Result<bool, Fatal> {
+        let patience = Patience::new(stop, GREETING_DEADLINE);
+        let ssh = Ssh::ask(shell_command(remote), host, &patience)?;
+        let typed = remote;
+        let remote = ssh.map_or_else(|| typed.clone(), |ssh| ssh.made_impatient(typed));
+        let builds = Builds::for_shell(typed, own);
+        let command = remote.lads_on(host, builds.as_ref(), 0, &[b"--version".to_vec()]);
+        let mut other = Other::start(Program {
+            command,
+            host: Some(host),
+            typed,
+            stderr: Stderr::PassedOn,
+            way: Way::Pipes,
+            wording: &Wording::COMMAND,
+            asks_on_terminal: true,
+            builds,
+        })?;
+        let silence = Duration::from_secs(Options::default().timeout_seconds.into());
+        let first_word = FirstWord::of(typed, silence);
+        let is_sent =
+            other.install(&Beginning { early: &[], first_word, silence, stop }, observer)?;
+        let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
+        let (its, own) = (other.last_line(&patience)?, version());
+        if its == own {
+            return Ok(is_sent);
+        }
+        let text = format!("{} has {its:?}, here is {own}", shown_host(host));
+        Err(Fatal::new(ExitCode::Usage, text).when_reached())
+    };
+    installed().map_err(|fatal| (fatal.code, fatal.text))
+}
+
+impl RemoteShell {
+    /// A command that removes from a host what [`deploy`] has sent to it, and prints the paths.
+    #[must_use]
+    pub fn removal_on(&self, host: &str) -> Command {
+        self.command_on(host, &deploy::removal().iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
+}
+
+/// The command that starts the other end on this host.
+fn command_here(job: &Job) -> Command {
+    let mut command = Command::new(&job.program);
+    command.arg0("lads").arg("serve");
+    command
 }
 
 /// The data streams of a job, of which none is open yet. Within one host, a connection is not lost
@@ -318,12 +385,23 @@ struct Told {
 }
 
 impl Told {
-    /// The job as an argument, if it is short.
-    fn ahead(&self) -> Option<String> {
-        match &self.message {
-            Message::Job(bytes) if self.is_short => Some(ahead::argument(bytes)),
-            _ => None,
+    /// What is sent before the other end has said a word.
+    fn early(&self) -> Vec<u8> {
+        let mut early = bytes_of(&own_hello());
+        if self.is_short {
+            early.extend_from_slice(&bytes_of(&self.message));
         }
+        early
+    }
+
+    /// The words of the command. A short job is an argument of it, too: ssh lets nothing into
+    /// standard input before the command has begun, a round trip later.
+    fn serve_words(&self) -> Vec<Vec<u8>> {
+        let ahead = match &self.message {
+            Message::Job(bytes) if self.is_short => Some(ahead::argument(bytes).into_bytes()),
+            _ => None,
+        };
+        [b"serve".to_vec()].into_iter().chain(ahead).collect()
     }
 }
 

@@ -34,6 +34,7 @@ mod journal;
 mod launch;
 pub mod layout;
 mod metadata;
+mod names;
 mod paths;
 mod patience;
 pub mod remote;
@@ -63,6 +64,7 @@ pub use job::{
     BUFFERS_BYTES, Deletion, IoMode, Job, Listing, Location, Options, PLACE_EXTENTS, Passing,
     RemoteShell, Stderr, Verify, shown_host,
 };
+pub use launch::{deploy, version};
 pub use session::{run, serve};
 pub use setup::raise_open_files_limit;
 pub use stop::StopFlag;

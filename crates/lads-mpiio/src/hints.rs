@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 const TOKEN_VARIABLE: &str = "LADS_RFS_TOKEN_FILE";
 /// The one for [`Hints::ssh`].
 const SSH_VARIABLE: &str = "LADS_RFS_SSH";
+/// The value of `rfs_remote_lads` with which LADS is looked for on the other host, and is sent
+/// there if it is missing.
+const LOOKED_FOR: &str = "auto";
 /// The one for [`Hints::remote_lads`].
 const REMOTE_LADS_VARIABLE: &str = "LADS_RFS_REMOTE_LADS";
 
@@ -50,7 +53,7 @@ pub(crate) struct Hints {
     pub(crate) token_file: Option<PathBuf>,
     /// `rfs_ssh`: the command that runs a command on another host, for servers that are started.
     pub(crate) ssh: String,
-    /// `rfs_remote_lads`: what LADS is called there.
+    /// `rfs_remote_lads`: the path of LADS there, or [`LOOKED_FOR`].
     pub(crate) remote_lads: String,
     /// `rfs_cache_dir`: where to put what does not fit into memory.
     pub(crate) cache_directory: Option<PathBuf>,
@@ -120,7 +123,7 @@ impl Hints {
             timeout_seconds: timeout.as_secs(),
             token_file: variable(TOKEN_VARIABLE).map(PathBuf::from),
             ssh: text_of(SSH_VARIABLE).unwrap_or_else(|| "ssh".to_owned()),
-            remote_lads: text_of(REMOTE_LADS_VARIABLE).unwrap_or_else(|| "lads".to_owned()),
+            remote_lads: text_of(REMOTE_LADS_VARIABLE).unwrap_or_else(|| LOOKED_FOR.to_owned()),
             cache_directory: None,
             cache_bytes: CACHE_BYTES,
             syncs_cache: false,
@@ -181,7 +184,8 @@ impl Hints {
     pub(crate) fn shell(&self) -> Result<RemoteShell, String> {
         let command =
             RemoteShell::words(&self.ssh).map_err(|error| format!("{SSH_VARIABLE} {error}"))?;
-        Ok(RemoteShell { command, lads: self.remote_lads.clone(), ..RemoteShell::default() })
+        let lads = (self.remote_lads != LOOKED_FOR).then(|| self.remote_lads.clone());
+        Ok(RemoteShell { command, lads, ..RemoteShell::default() })
     }
 
     /// The hints in force, as text.

@@ -10,4 +10,4 @@ mod sshd;
 
 pub use lack::{LIST_VARIABLE, Lack, NotTried, find, has, is_root, not_tried};
 pub use pace::Stopwatch;
-pub use sshd::Sshd;
+pub use sshd::{Account, Sshd};

@@ -30,6 +30,19 @@ impl Sshd {
     /// # Errors
     /// If a file cannot be written or a program does not run.
     pub fn start(directory: &Path) -> io::Result<Option<Self>> {
+        Self::start_with(directory, None)
+    }
+
+    /// The same, for another account of the user, in a mount namespace of its own. Only root can
+    /// do this.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_for(directory: &Path, account: &Account) -> io::Result<Option<Self>> {
+        Self::start_with(directory, Some(account))
+    }
+
+    fn start_with(directory: &Path, account: Option<&Account>) -> io::Result<Option<Self>> {
         if !["sshd", "ssh", "ssh-keygen"].into_iter().all(has) {
             return Ok(None);
         }
@@ -39,22 +52,28 @@ impl Sshd {
             command.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path(key));
             succeed(&mut command)?;
         }
-        fs::copy(path("user_key.pub"), path("authorized"))?;
+        let key = fs::read_to_string(path("user_key.pub"))?;
+        let key_options = account.map_or("", |account| &account.key_options);
+        fs::write(path("authorized"), [key_options, &key].join(" "))?;
         fs::set_permissions(path("authorized"), fs::Permissions::from_mode(0o600))?;
         // Another program could take it before it is used.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
              StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n\
-             PermitRootLogin yes\nMaxStartups 100\n",
+             PermitRootLogin yes\nMaxStartups 100\n{}",
             path("host_key").display(),
             path("authorized").display(),
+            account.map_or_else(String::new, Account::settings),
         );
         fs::write(path("sshd_config"), config)?;
         // The directory to which sshd confines its part that talks to clients before they log in.
         let _ = fs::create_dir_all("/run/sshd");
         let sshd = find("sshd").ok_or(io::ErrorKind::NotFound)?;
-        let mut command = Command::new(sshd);
+        let mut command = match account {
+            Some(account) => account.command(directory, &sshd)?,
+            None => Command::new(sshd),
+        };
         command.args(["-D", "-e", "-f"]).arg(path("sshd_config"));
         command.stdin(Stdio::null()).stderr(fs::File::create(path("sshd.log"))?);
         let child = command.spawn()?;
@@ -67,7 +86,10 @@ impl Sshd {
         let host = format!("{}@127.0.0.1", String::from_utf8_lossy(&user).trim());
         let mut server = Self { child, directory: directory.to_owned(), shell, host };
         server.wait_until_it_listens(port)?;
-        Ok(server.lets_us_in()?.then_some(server))
+        // It may execute only certain commands.
+        let is_open =
+            account.is_some_and(|it| !it.key_options.is_empty()) || server.lets_us_in()?;
+        Ok(is_open.then_some(server))
     }
 
     /// What it has said so far.
@@ -106,6 +128,62 @@ impl Sshd {
             not_tried(&format!("sshd here does not let us in: {said}"));
         }
         Ok(output.status.success())
+    }
+}
+
+/// An account of the user at a server.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// The home directory.
+    pub home: PathBuf,
+    /// The login shell.
+    pub shell: PathBuf,
+    /// The search path for programs.
+    pub path: String,
+    /// Further variables of the environment.
+    pub variables: Vec<(String, String)>,
+    /// Options of the key in `authorized_keys`; empty if there are none.
+    pub key_options: String,
+    /// Shell commands that prepare the mount namespace of the server.
+    pub preparation: String,
+}
+
+impl Account {
+    /// An account with a home directory and a login shell, which finds the programs of the system.
+    #[must_use]
+    pub fn new(home: &Path, shell: &Path) -> Self {
+        Self {
+            home: home.to_owned(),
+            shell: shell.to_owned(),
+            path: "/usr/bin:/bin".to_owned(),
+            variables: Vec::new(),
+            key_options: String::new(),
+            preparation: String::new(),
+        }
+    }
+
+    fn settings(&self) -> String {
+        let path = [("PATH", self.path.as_str())].into_iter();
+        let others = self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let all: Vec<_> = path.chain(others).map(|(name, it)| format!("{name}={it}")).collect();
+        format!("SetEnv {}\n", all.join(" "))
+    }
+
+    /// A command that runs a program, where the accounts of the system are replaced by this one.
+    fn command(&self, directory: &Path, program: &Path) -> io::Result<Command> {
+        let (home, shell) = (self.home.display(), self.shell.display());
+        let accounts = fs::read_to_string("/etc/passwd")?;
+        let others = accounts.lines().filter(|line| !line.starts_with("root:"));
+        let own = format!("root:x:0:0:root:{home}:{shell}");
+        let all: Vec<_> = [own.as_str()].into_iter().chain(others).collect();
+        fs::write(directory.join("passwd"), all.join("\n") + "\n")?;
+        let preparation = &self.preparation;
+        let script = format!(
+            "mount --bind passwd /etc/passwd; {preparation}\nprogram=$0; exec \"$program\" \"$@\""
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-ec", &script]).arg(program).current_dir(directory);
+        Ok(command)
     }
 }
 

@@ -102,6 +102,7 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--connect-timeout", Drawn(8, &["20", "60"])),
     ("--rsh", ByRound),
     ("--remote-lads", ByRound),
+    ("--no-deploy", Never),
     ("--tunnel", ByRound),
     ("--data-address", ByRound),
     ("--ports", ByRound),

@@ -31,6 +31,7 @@ const CHECK_TAKES: &[&str] = &[
     "stall_timeout",
     "rsh",
     "remote_lads",
+    "no_deploy",
     "tunnel",
     "connect_timeout",
     "data_address",

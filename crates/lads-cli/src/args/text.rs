@@ -1,5 +1,7 @@
 //! The longer texts of the help and of the manual pages.
 
+use std::sync::LazyLock;
+
 /// `lads --help`.
 pub(super) const ABOUT: &str = "\
 Moves large data sets between parallel file systems, over a LAN or a long-distance network. lads \
@@ -269,3 +271,27 @@ pub(super) fn layout_help() -> String {
         others.join(", ")
     )
 }
+
+/// What `lads deploy` does.
+pub(super) const DEPLOY_ABOUT: &str = "\
+Sends lads to hosts that do not have it, or removes it there.
+
+`lads cp` does this by itself when it starts lads on another host. A host has lads if it is in PATH,
+~/.local/bin, ~/bin or ~/.cargo/bin, or among the copies that were sent earlier, and if its version
+is the same as here. Copies are sent to the first of these directories that has room and in which
+programs may be started: $LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID, $XDG_RUNTIME_DIR/lads. For a
+host of another architecture, lads-ARCHITECTURE (as `uname -m` prints it) must lie next to lads.";
+
+/// Examples of it.
+pub(super) const DEPLOY_EXAMPLES: &str = "\
+Examples:
+  lads deploy dtn2 dtn3             # lads is there from now on
+  lads deploy --remove dtn2         # and no longer
+
+";
+
+/// The version that the command prints: two builds of one version may have different wires.
+pub(super) static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let line = lads_engine::version();
+    line.strip_prefix("lads ").map_or_else(|| line.clone(), str::to_owned)
+});

@@ -257,11 +257,7 @@ impl Plan {
     /// LADS with these words, here or on another host.
     fn program(&self, host: Option<&str>, words: Vec<Vec<u8>>) -> Command {
         match host {
-            Some(host) => {
-                let mut all = vec![self.job.remote.lads.as_bytes()];
-                all.extend(words.iter().map(Vec::as_slice));
-                self.job.remote.command_on(host, &all)
-            }
+            Some(host) => self.job.remote.lads_command_on(host, &self.job.program, &words),
             None => {
                 let mut command = Command::new(&self.job.program);
                 command.args(words.into_iter().map(OsString::from_vec));

@@ -20,7 +20,7 @@ const ENOTDIR: i32 = 20;
 
 pub(crate) fn shell(command: &str, lads: &str) -> RemoteShell {
     let command = RemoteShell::words(command).unwrap();
-    RemoteShell { command, lads: lads.to_owned(), ..RemoteShell::default() }
+    RemoteShell { command, lads: Some(lads.to_owned()), ..RemoteShell::default() }
 }
 
 pub(crate) fn client(shell: &RemoteShell, host: &str, path: &str) -> Result<Client, RemoteError> {

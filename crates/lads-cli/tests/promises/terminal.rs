@@ -167,7 +167,7 @@ fn an_interrupt_at_a_question_of_ssh_stops_the_command_and_restores_the_terminal
 #[test]
 fn a_signal_to_the_whole_process_group_does_not_end_ssh_before_the_transfer() {
     let world = World::new();
-    world.write("src/large", &vec![7; 24 << 20]);
+    world.write("src/large", &vec![7; 96 << 20]);
     let Some(server) = Sshd::start(&world.path("")).unwrap() else { return };
     let remote = format!("{}:{}", server.host, world.target().display());
     for (signal, options) in

@@ -5,9 +5,12 @@
 //! not touched, and what is preloaded into the program is not preloaded into ssh. The process has
 //! one socket as standard input and output: the program must not get SIGPIPE when it is gone.
 
-use super::greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, check_hello, own_hello};
+use super::deploy::Builds;
+use super::greeting::{
+    GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, bytes_of, check_hello, own_hello,
+};
 use super::other::{
-    Errors, FirstWord, LAST_ERRORS_DEADLINE, Other, Program, Way, Wording, shell_command,
+    Beginning, Errors, FirstWord, LAST_ERRORS_DEADLINE, Other, Program, Way, Wording, shell_command,
 };
 use super::process::{Process, reap};
 use super::ssh::{Ssh, is_ssh};
@@ -21,6 +24,7 @@ use crate::transport::tcp::end_socket;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,7 +50,7 @@ impl Distant {
     pub(crate) fn start(
         remote: &RemoteShell,
         host: &str,
-        words: &[&[u8]],
+        words: &[Vec<u8>],
         limit: Duration,
     ) -> Result<(Self, File, File), Fatal> {
         if host.is_empty() || host.starts_with('-') {
@@ -58,21 +62,28 @@ impl Distant {
         let seconds = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);
         let typed = RemoteShell { connect_timeout_seconds: Some(seconds.max(1)), ..remote.clone() };
         let asks_nothing = without_questions(&typed, host, &patience)?;
-        let words = [&[remote.lads.as_bytes()], words].concat();
-        let mut command = asks_nothing.command_on(host, &words);
-        put_aside(&mut command);
-        let mut other = Other::start(Program {
-            command,
-            host: Some(host),
-            typed: &typed,
-            stderr: Stderr::Kept,
-            way: Way::Socket,
-            wording: &Wording::HINTS,
-            asks_on_terminal: false,
-        })?;
-        other.say_early(&own_hello(), &patience);
-        other.await_first_word(&FirstWord::of(&typed, limit), &stop, &mut Unwatched)?;
-        other.greet(&Patience::new(&stop, GREETING_DEADLINE.min(limit)))?;
+        let early = bytes_of(&own_hello());
+        let mut builds = program().and_then(|program| Builds::for_shell(remote, &program));
+        let other = loop {
+            let mut command = asks_nothing.lads_on(host, builds.as_ref(), early.len(), words);
+            put_aside(&mut command);
+            let mut other = Other::start(Program {
+                command,
+                host: Some(host),
+                typed: &typed,
+                stderr: Stderr::Kept,
+                way: Way::Socket,
+                wording: &Wording::HINTS,
+                asks_on_terminal: false,
+                builds: builds.take(),
+            })?;
+            let first_word = FirstWord::of(&typed, limit);
+            let beginning = Beginning { early: &early, first_word, silence: limit, stop: &stop };
+            match other.begin(&beginning, &mut Unwatched) {
+                Err(_) if other.is_confined() => {}
+                begun => break begun.map(|_| other)?,
+            }
+        };
         let (process, errors, input, output) = other.into_parts();
         let no_handle = |error| Fatal::new(ExitCode::Other, format!("no more handles: {error}"));
         let socket = output.as_fd().try_clone_to_owned().map_err(no_handle)?;
@@ -108,6 +119,13 @@ fn without_questions(
     let mut remote = ssh.map_or_else(|| typed.clone(), |ssh| ssh.made_impatient(typed));
     remote.command.extend(["-o".to_owned(), "BatchMode=yes".to_owned()]);
     Ok(remote)
+}
+
+/// LADS on this host, which the program is not: the first in the search path.
+fn program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let candidates = std::env::split_paths(&path).map(|directory| directory.join("lads"));
+    candidates.into_iter().find(|it| it.is_file())
 }
 
 /// Keeps a process apart from the program: no signal of the keyboard, no library.

@@ -11,7 +11,7 @@ use crate::patience::{Cut, Patience, Patient};
 use lads_core::message::{Hello, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN};
 use lads_core::schema::DIGEST;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 /// The time from the first byte of the other end until all data streams are open. Half of it would
@@ -50,7 +50,13 @@ impl Greeting {
     }
 
     pub(super) fn say(&mut self, message: &Message, patience: &Patience<'_>) -> Result<(), Fatal> {
-        write_message(&mut Patient { pipe: &self.output, patience }, message).map_err(|error| {
+        self.send(&bytes_of(message), patience)
+    }
+
+    /// Writes bytes.
+    pub(super) fn send(&mut self, bytes: &[u8], patience: &Patience<'_>) -> Result<(), Fatal> {
+        let mut output = Patient { pipe: &self.output, patience };
+        output.write_all(bytes).and_then(|()| output.flush()).map_err(|error| {
             let lost = || Fatal::new(ExitCode::Network, format!("lost {}: {error}", self.peer));
             Cut::of(&error).map_or_else(lost, |cut| cut.fatal(&self.peer))
         })
@@ -81,6 +87,13 @@ impl Greeting {
     pub(super) fn read(&mut self, to: &mut [u8], patience: &Patience<'_>) -> io::Result<usize> {
         Patient { pipe: &self.input, patience }.read(to)
     }
+}
+
+/// A message as it is sent.
+pub(super) fn bytes_of(message: &Message) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_message(&mut bytes, message).expect("memory takes it");
+    bytes
 }
 
 pub(super) fn own_hello() -> Message {

@@ -2,6 +2,7 @@
 //! LADS. This module waits for the first message, and explains if there is none or if something
 //! else comes.
 
+use super::deploy::{Builds, FAIL, LINE_BYTES_MAX, Line, NEED};
 use super::greeting::{
     GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello,
 };
@@ -46,6 +47,11 @@ const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
 /// keeps standard error open, so every command takes this much longer there; the double would be
 /// noticed. Half of it is too short for a thread on a busy machine.
 pub(super) const LAST_ERRORS_DEADLINE: Duration = Duration::from_millis(50);
+/// How long sending LADS may take: 3 MiB at 10 KiB/s. The usual limit for silence ends it earlier
+/// if nothing moves.
+const DEPLOYMENT_DEADLINE: Duration = Duration::from_secs(300);
+/// How long writing the first messages may take. They fit into an empty pipe.
+const EARLY_DEADLINE: Duration = Duration::from_secs(1);
 /// How long to read more from a program that is not LADS, and how many bytes of it are shown.
 const NOISE_DEADLINE: Duration = Duration::from_millis(200);
 const NOISE_BYTES_MAX: usize = 200;
@@ -71,6 +77,13 @@ pub(super) struct Other {
     name: String,
     is_remote: bool,
     lads: String,
+    /// What is sent if LADS is not there.
+    builds: Option<Builds>,
+    deploys: bool,
+    /// Whether the command ended there without a word, and not because of ssh.
+    is_command_refused: bool,
+    /// The first bytes that it has sent.
+    first: Vec<u8>,
     /// The remote shell, as the person gave it; and a command that the person can type to test the
     /// login.
     shell: String,
@@ -96,6 +109,18 @@ pub(super) struct Program<'a> {
     pub(super) wording: &'static Wording,
     /// True if it may ask the user questions on the terminal.
     pub(super) asks_on_terminal: bool,
+    /// What is sent if LADS is not there.
+    pub(super) builds: Option<Builds>,
+}
+
+/// What the other end is told before it has sent HELLO, and how long that may take.
+pub(super) struct Beginning<'a> {
+    /// HELLO, and JOB if it is short.
+    pub(super) early: &'a [u8],
+    pub(super) first_word: FirstWord,
+    /// How long it may be silent after its first word.
+    pub(super) silence: Duration,
+    pub(super) stop: &'a StopFlag,
 }
 
 /// What standard input and output of the other end are.
@@ -166,11 +191,7 @@ impl FirstWord {
     /// `silence` is how long any peer may be silent. A command that involves ssh may ask a person
     /// for a password; any other command is a program that answers or does not.
     pub(super) fn of(remote: &RemoteShell, silence: Duration) -> Self {
-        let is_ssh = |word: &str| {
-            let name = Path::new(word).file_name();
-            name.is_some_and(|name| name.to_string_lossy().contains("ssh"))
-        };
-        let may_ask = shell_words(remote).any(is_ssh);
+        let may_ask = involves_ssh(remote);
         // "No limit" for silence is not meant for a command that never began.
         let is_limited = silence < Duration::from_secs(u32::MAX.into());
         match remote.connect_timeout_seconds {
@@ -187,23 +208,9 @@ impl FirstWord {
 impl Other {
     /// Starts it.
     pub(super) fn start(program: Program<'_>) -> Result<Self, Fatal> {
-        let Program { mut command, host, typed, stderr, way, wording, asks_on_terminal } = program;
-        let not_started = |command: &Command, error: io::Error| {
-            let program = command.get_program().to_string_lossy().into_owned();
-            if error.kind() == io::ErrorKind::WouldBlock {
-                return NoThread::from(error).into();
-            }
-            match host {
-                Some(_) => {
-                    Fatal::new(ExitCode::Network, format!("cannot start {program}: {error}"))
-                        .when_reached()
-                }
-                None => Fatal::new(
-                    ExitCode::Other,
-                    format!("cannot start {program}, the other end of this transfer: {error}"),
-                ),
-            }
-        };
+        let Program { mut command, host, typed, stderr, way, wording, asks_on_terminal, builds } =
+            program;
+        let not_started = |command: &Command, error| not_started(command, host.is_some(), error);
         let socket = match way {
             Way::Pipes => {
                 command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -247,7 +254,11 @@ impl Other {
             greeting: Greeting::new(File::from(input), File::from(output), &name),
             name,
             is_remote: host.is_some(),
-            lads: typed.lads.clone(),
+            lads: typed.lads.clone().unwrap_or_else(|| "lads".to_owned()),
+            builds,
+            deploys: typed.deploys,
+            is_command_refused: false,
+            first: Vec::new(),
             shell: shown(shell_words(typed)),
             login: login_command(typed, host.unwrap_or_default()),
             wording,
@@ -257,9 +268,106 @@ impl Other {
         })
     }
 
+    /// Exchanges HELLO. Sends LADS first if it is not there.
+    pub(super) fn begin(
+        &mut self,
+        beginning: &Beginning<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Hello, Fatal> {
+        self.install(beginning, observer)?;
+        let patience = Patience::new(beginning.stop, GREETING_DEADLINE);
+        self.greet(&patience.with_silence(beginning.silence))
+    }
+
+    /// Waits for the first bytes of LADS there. Sends LADS if it is not there, and returns whether
+    /// it did.
+    pub(super) fn install(
+        &mut self,
+        beginning: &Beginning<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<bool, Fatal> {
+        let Beginning { early, silence, stop, .. } = *beginning;
+        self.say_early(early, stop);
+        self.await_first_word(&beginning.first_word, stop, observer)?;
+        let mut patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
+        self.hear_first(&patience)?;
+        let is_script = [NEED, FAIL].iter().any(|it| self.first.starts_with(it.as_bytes()));
+        let Some(builds) = self.builds.take_if(|_| is_script) else { return Ok(false) };
+        let limit = Patience::new(stop, DEPLOYMENT_DEADLINE).with_silence(silence);
+        self.deploy(&builds, &limit)?;
+        self.say_early(early, stop);
+        patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
+        self.hear_first(&patience)?;
+        Ok(true)
+    }
+
+    /// Reads the rest of the only line that it prints.
+    pub(super) fn last_line(&mut self, patience: &Patience<'_>) -> Result<String, Fatal> {
+        let line = self.next_line(patience)?;
+        Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+
+    /// Whether it ended without a word because the host executes certain commands only.
+    pub(super) fn is_confined(&self) -> bool {
+        self.builds.is_some() && self.first.is_empty() && self.is_command_refused
+    }
+
+    /// Sends LADS to a script that has asked for it.
+    fn deploy(&mut self, builds: &Builds, patience: &Patience<'_>) -> Result<(), Fatal> {
+        let name = self.name.clone();
+        let fail = |text: String| Fatal::new(ExitCode::Usage, text).when_reached();
+        let refused = |why: String| fail(format!("cannot send LADS to {name}: {why}"));
+        let (system, machine) = match self.hear_line(patience)? {
+            Line::Need { system, machine } => (system, machine),
+            Line::Fail(why) => return Err(refused(why)),
+            Line::Ready => return Err(refused("it asked for nothing".to_owned())),
+        };
+        if !self.deploys {
+            let (version, option) = (env!("CARGO_PKG_VERSION"), self.wording.lads);
+            return Err(fail(format!(
+                "there is no LADS {version} on {name}: install it there, omit --no-deploy, or say \
+                 where it is with {option}"
+            )));
+        }
+        let parcel = builds.parcel(&name, &system, &machine)?;
+        // If the script has ended, its last line says why.
+        let sent = self.greeting.send(&parcel, patience);
+        match self.hear_line(patience) {
+            Ok(Line::Ready) => sent,
+            Ok(Line::Fail(why)) => Err(refused(why)),
+            Ok(Line::Need { .. }) => Err(refused("it asked twice".to_owned())),
+            Err(error) => sent.and(Err(error)),
+        }
+    }
+
+    /// The next line of the script.
+    fn hear_line(&mut self, patience: &Patience<'_>) -> Result<Line, Fatal> {
+        let line = self.next_line(patience)?;
+        let text = String::from_utf8_lossy(&line);
+        Line::parse(text.trim_end()).ok_or_else(|| self.explain_noise(&line))
+    }
+
+    fn next_line(&mut self, patience: &Patience<'_>) -> Result<Vec<u8>, Fatal> {
+        let mut line = std::mem::take(&mut self.first);
+        let mut byte = [0];
+        while line.last() != Some(&b'\n') {
+            match self.greeting.read(&mut byte, patience) {
+                Ok(1..) if line.len() < LINE_BYTES_MAX => line.push(byte[0]),
+                Ok(1..) => break,
+                Ok(0) => return Err(self.explain_end(&line, patience)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let cut = Cut::of(&error).map(|cut| cut.fatal(&self.name));
+                    return Err(cut.unwrap_or_else(|| self.explain_end(&line, patience)));
+                }
+            }
+        }
+        Ok(line)
+    }
+
     /// Waits for its first message. Another host may get more time than a process of this one,
     /// because a person may be asked for a password. A long wait is shown.
-    pub(super) fn await_first_word(
+    fn await_first_word(
         &mut self,
         remote: &FirstWord,
         stop: &StopFlag,
@@ -308,28 +416,32 @@ impl Other {
         Fatal::new(ExitCode::Network, text)
     }
 
-    /// Exchanges HELLO.
-    pub(super) fn greet(&mut self, patience: &Patience<'_>) -> Result<Hello, Fatal> {
-        let mut first = [0; FIRST_BYTES];
-        let mut filled = 0;
-        while filled < first.len() {
-            match self.greeting.read(&mut first[filled..], patience) {
-                Ok(0) => return Err(self.explain_end(&first[..filled], patience)),
-                Ok(count) => filled += count,
+    /// Reads the first bytes of HELLO, or of what comes instead.
+    fn hear_first(&mut self, patience: &Patience<'_>) -> Result<(), Fatal> {
+        while self.first.len() < FIRST_BYTES {
+            let mut more = [0; FIRST_BYTES];
+            let left = FIRST_BYTES - self.first.len();
+            let first = self.first.clone();
+            match self.greeting.read(&mut more[..left], patience) {
+                Ok(0) => return Err(self.explain_end(&first, patience)),
+                Ok(count) => self.first.extend_from_slice(&more[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     return Err(match Cut::of(&error) {
                         // The program wrote something and then nothing more: a prompt, or a program
                         // that waits.
-                        Some(Cut::Silent(_)) if !may_be_hello(&first[..filled]) => {
-                            self.explain_noise(&first[..filled])
-                        }
+                        Some(Cut::Silent(_)) if !may_be_hello(&first) => self.explain_noise(&first),
                         Some(cut) => cut.fatal(&self.name),
-                        None => self.explain_end(&first[..filled], patience),
+                        None => self.explain_end(&first, patience),
                     });
                 }
             }
         }
+        Ok(())
+    }
+
+    fn greet(&mut self, patience: &Patience<'_>) -> Result<Hello, Fatal> {
+        let first = std::mem::take(&mut self.first);
         if first[LENGTH_BYTES + 1..] != MAGIC {
             return Err(self.explain_noise(&first));
         }
@@ -337,10 +449,10 @@ impl Other {
         check_hello(message, &self.name)
     }
 
-    /// Sends a message before the other end has said a word. An error is ignored: if the other end
+    /// Sends messages before the other end has said a word. An error is ignored: if the other end
     /// is gone, its last output says more than a failed write.
-    pub(super) fn say_early(&mut self, message: &Message, patience: &Patience<'_>) {
-        let _ = self.greeting.say(message, patience);
+    fn say_early(&mut self, messages: &[u8], stop: &StopFlag) {
+        let _ = self.greeting.send(messages, &Patience::new(stop, EARLY_DEADLINE));
     }
 
     pub(super) fn say(&mut self, message: &Message, patience: &Patience<'_>) -> Result<(), Fatal> {
@@ -379,6 +491,8 @@ impl Other {
             return Cut::Stopped.fatal(&self.name);
         }
         let code = status.and_then(|status| status.code());
+        // ssh itself ends with 255.
+        self.is_command_refused = self.is_remote && code.is_some_and(|code| code != 255);
         let complaints = self.errors.said(COMPLAINTS_DEADLINE);
         let (name, lads, login) = (&self.name, &self.lads, &self.login);
         let told = self.told(&complaints);
@@ -469,6 +583,20 @@ fn may_be_hello(said: &[u8]) -> bool {
         && said.len() > LENGTH_BYTES + 1
 }
 
+/// The error of a command that cannot be started; `is_remote`: it would lead to another host.
+fn not_started(command: &Command, is_remote: bool, error: io::Error) -> Fatal {
+    let program = command.get_program().to_string_lossy().into_owned();
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return NoThread::from(error).into();
+    }
+    if is_remote {
+        let text = format!("cannot start {program}: {error}");
+        return Fatal::new(ExitCode::Network, text).when_reached();
+    }
+    let text = format!("cannot start {program}, the other end of this transfer: {error}");
+    Fatal::new(ExitCode::Other, text)
+}
+
 fn is_refusal(complaints: &str) -> bool {
     ["Permission denied", "Host key verification failed", "Too many authentication failures"]
         .iter()
@@ -492,6 +620,30 @@ fn pass_on(mut from: ChildStderr, kept: &Mutex<Vec<u8>>, is_muted: &AtomicBool) 
 }
 
 impl RemoteShell {
+    /// A command that runs these words of LADS on another host, which has it. `own`: the program of
+    /// this process.
+    #[must_use]
+    pub fn lads_command_on(&self, host: &str, own: &Path, words: &[Vec<u8>]) -> Command {
+        self.lads_on(host, Builds::for_shell(self, own).as_ref(), 0, words)
+    }
+
+    /// A command that runs these words of LADS on another host. `builds`: LADS is looked for there,
+    /// and `early_bytes` may be sent before it is known whether it is there.
+    pub(super) fn lads_on(
+        &self,
+        host: &str,
+        builds: Option<&Builds>,
+        early_bytes: usize,
+        words: &[Vec<u8>],
+    ) -> Command {
+        let lads = self.lads.as_deref().unwrap_or("lads");
+        let words = match builds {
+            Some(builds) => builds.words(early_bytes, words),
+            None => [&[lads.as_bytes().to_vec()], words].concat(),
+        };
+        self.command_on(host, &words.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
+
     /// A command that runs these words on another host, where a shell takes them for a command and
     /// its arguments.
     #[must_use]
@@ -512,6 +664,14 @@ pub(super) fn shell_command(remote: &RemoteShell) -> Command {
 /// A command that a person can type to log in to the other host in the same way as LADS.
 fn login_command(remote: &RemoteShell, host: &str) -> String {
     shown(shell_words(remote).chain([host, "true"]))
+}
+
+/// Whether a word of the remote shell is ssh, or a program with a name that contains it.
+pub(super) fn involves_ssh(remote: &RemoteShell) -> bool {
+    shell_words(remote).any(|word| {
+        let name = Path::new(word).file_name();
+        name.is_some_and(|name| name.to_string_lossy().contains("ssh"))
+    })
 }
 
 fn shell_words(remote: &RemoteShell) -> impl Iterator<Item = &str> {

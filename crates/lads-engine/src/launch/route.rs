@@ -10,12 +10,13 @@
 use super::ssh::Ssh;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
+use crate::names::{self, part_port};
 use crate::patience::{Cut, Patience};
 use crate::thread::spawn_in;
 use crate::transport::tcp::{Tcp, await_answer, connect};
 use lads_core::units::StreamId;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -169,9 +170,8 @@ fn resolve(
     port: u16,
     patience: &Patience<'_>,
 ) -> Result<io::Result<Vec<SocketAddr>>, Fatal> {
-    let name = (name.to_owned(), port);
-    let resolve = move || name.to_socket_addrs().map(Iterator::collect);
-    let resolved = patience.result_of("lads-resolve", resolve);
+    let name = name.to_owned();
+    let resolved = patience.result_of("lads-resolve", move || names::resolve(&name, port));
     resolved.map_err(|cut| cut.fatal("the resolver of host names"))
 }
 
@@ -251,18 +251,6 @@ impl<'a> Opening<'a> {
     fn number(&self) -> usize {
         self.index.into()
     }
-}
-
-/// Splits what a person gave as `address`, `address:port` or `[address]:port` into address and
-/// port. An address with colons needs brackets.
-fn part_port(address: &str, port_otherwise: u16) -> (&str, u16) {
-    let bracketed = address.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-    let (name, port) = match (bracketed, address.rsplit_once(':')) {
-        (Some((name, rest)), _) => (name, rest.strip_prefix(':')),
-        (None, Some((name, port))) if !name.contains(':') => (name, Some(port)),
-        _ => (address, None),
-    };
-    (name, port.and_then(|port| port.parse().ok()).unwrap_or(port_otherwise))
 }
 
 /// Whether the other end closed a connection before it was open.

@@ -12,6 +12,7 @@ use super::token::Token;
 use crate::event::ExitCode;
 use crate::job::{RemoteShell, shown_host};
 use crate::launch::Distant;
+use crate::names::{part_port, resolve};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
@@ -30,7 +31,6 @@ use lads_core::view::View;
 use link::Link;
 use rustix::io::Errno;
 use std::io;
-use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -397,10 +397,9 @@ fn reach(at: &str, token: &Token, timeout: Duration) -> Result<Connection, Remot
 }
 
 fn reach_any(at: &str, token: &Token, patience: &Patience<'_>) -> io::Result<OwnedFd> {
-    let name = at.to_owned();
-    let found = patience.result_of("lads-resolve", move || {
-        name.to_socket_addrs().map(Iterator::collect::<Vec<_>>)
-    })??;
+    let (name, port) = part_port(at, 0);
+    let name = name.to_owned();
+    let found = patience.result_of("lads-resolve", move || resolve(&name, port))??;
     let mut failure = io::Error::from(io::ErrorKind::NotFound);
     for address in found {
         match connect_to_service(address, &token.0, patience) {
@@ -418,7 +417,6 @@ fn start_on(
     timeout: Duration,
 ) -> Result<Connection, RemoteError> {
     let words = through_words(path);
-    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
     let started = Distant::start(shell, host, &words, timeout);
     let (distant, input, output) = started.map_err(|fatal| RemoteError {
         errno: match fatal.code {

@@ -333,8 +333,8 @@ fn a_frame_that_is_damaged_on_the_way_to_the_client_is_not_read() {
     assert_eq!(there, [0; 1000]);
 }
 
-/// The server's reason arrives before the end of the connection. A write that fails earlier does not
-/// hide it.
+/// The server's reason arrives before the end of the connection. A write that fails earlier does
+/// not hide it.
 #[test]
 fn the_reason_of_a_server_that_closes_the_connection_is_reported() {
     let (own, server) = socket_pair().unwrap();
