@@ -29,6 +29,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Exit code after a second SIGINT, as shells count: 128 and the signal's number.
@@ -89,19 +91,26 @@ fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
 /// Passes signals on until the other process has sent its exit code, or has ended.
 fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
     let (mut is_asked, mut is_interrupted) = (false, false);
+    // True when this process kills the other one, and exits with an exit code of its own.
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let kill = {
+        let is_ending = Arc::clone(&is_ending);
+        move || {
+            is_ending.store(true, Ordering::Relaxed);
+            let _ = kill_process(back, Signal::KILL);
+        }
+    };
     let mut orders = to_back.try_clone().context("cannot share a socket")?;
     watch.listen(move |signal| {
         if signal == signals::INTERRUPT && std::mem::replace(&mut is_interrupted, true) {
-            let _ = kill_process(back, Signal::KILL);
+            kill();
             complain_unless_blocked("ended at once");
             std::process::exit(AT_ONCE.into());
         }
         // If the other process has ended, the signal has no receiver.
         let _ = orders.write_all(&[signal]);
         if !std::mem::replace(&mut is_asked, true) {
-            signals::exit_after(STOP_DEADLINE, move || {
-                let _ = kill_process(back, Signal::KILL);
-            });
+            signals::exit_after(STOP_DEADLINE, kill.clone());
         }
     })?;
     let mut code = [0];
@@ -119,7 +128,11 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
             }
             Ok(code[0])
         }
-        // It ended without telling a code, by a signal or a bug.
+        // It was killed by another thread of this process, which exits with the code for that.
+        _ if is_ending.load(Ordering::Relaxed) => loop {
+            std::thread::park();
+        },
+        // It ended without sending a code, by a signal or a bug.
         _ => Ok(code_of(back)),
     }
 }

@@ -1,8 +1,8 @@
 //! Standard output or standard error that no process reads: a signal ends the command all the same.
 
 use crate::world::{
-    Ended, LADS, Rng, Running, World, assert_identical, child_of, run, start_with, wait_for,
-    wait_until_gone,
+    Ended, LADS, Rng, Running, World, assert_identical, child_of, has, run, send_signal,
+    start_with, wait_for, wait_until_gone,
 };
 use rustix::fs::{OFlags, fcntl_setfl};
 use std::fs::File;
@@ -97,9 +97,43 @@ fn commands_that_measure_and_servers_end_although_their_output_is_not_read() {
     }
 }
 
+/// A regression test: the process that the user started noticed the end of the other one before it
+/// exited itself, and reported that the other one was killed (137).
+#[test]
+fn a_command_that_is_ended_at_once_or_at_its_deadline_has_the_exit_code_for_that() {
+    let can_trace =
+        || Command::new("strace").args(["-o", "/dev/null", "true"]).status().unwrap().success();
+    if !has("strace") || !can_trace() {
+        return;
+    }
+    let world = World::with_files(&mut Rng::new(5));
+    for (is_repeated, code) in [(false, 9), (true, 130)] {
+        let mut command = Command::new("strace");
+        // The call that kills the other process returns when that process has ended.
+        command.args(["-f", "-e", "trace=kill", "-e", "inject=kill:delay_exit=500000"]);
+        command.arg("-o").arg(world.path("trace")).args([LADS, "bench", "--size=4M"]).args([
+            "--requests=64K",
+            "--threads=1",
+            world.path("").to_str().unwrap(),
+        ]);
+        let mut blocked = Blocked::start(command);
+        let front = wait_for("a thread to wait for signals", || {
+            child_of(blocked.running.own_pid()).filter(|&pid| handles_signals(pid))
+        });
+        send_signal(front, "INT");
+        wait_for("the end", || {
+            if is_repeated {
+                send_signal(front, "INT");
+            }
+            (!blocked.running.is_running()).then_some(())
+        });
+        assert_eq!(blocked.running.end().code, Some(code));
+    }
+}
+
 /// Reports whether a process has a thread that listens to signals.
 fn handles_signals(pid: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let names = threads.filter_map(|it| std::fs::read_to_string(it.ok()?.path().join("comm")).ok());
     names.into_iter().any(|name| name.trim_end() == "signals")
 }
