@@ -3,7 +3,7 @@
 
 use crate::faultfs::FaultFs;
 use crate::tree::hash;
-use crate::world::{Ended, Rng, World, for_seeds, has, run, start};
+use crate::world::{Ended, Rng, World, for_seeds, has, run, send_signal, start};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -181,12 +181,14 @@ fn what_is_stored_through_a_mapping_to_a_page_that_storage_has_is_noticed() {
     let mut bytes = Rng::new(1).bytes(4 << 20);
     let path = world.write("src/mapped", &bytes);
     fs::File::open(&path).unwrap().sync_all().unwrap();
-    let mut running = start(world.cp(&["--bwlimit", "4M", "--block-size", "64K"]));
-    let sink = running.other_end();
-    // By then the first block is on its way, so only another attempt can bring the stored byte.
-    assert!(running.runs_until_written(sink, 1 << 20));
+    let mut running = start(world.cp(&["--bwlimit", "1M", "--block-size", "64K"]));
+    let (source, sink) = (running.pid(), running.other_end());
+    // By then the first block was read, so only another attempt can bring the stored byte.
+    assert!(running.runs_until_written(sink, 256 << 10));
+    send_signal(source, "STOP");
     let status = Command::new("python3").args(["-c", STORE]).arg(&path).status().unwrap();
-    assert!(status.success() && running.is_running());
+    send_signal(source, "CONT");
+    assert!(status.success());
     bytes[0] ^= 255;
     running.end().expect(0);
     assert!(fs::read(world.target().join("mapped")).unwrap() == bytes, "it arrived as it was");

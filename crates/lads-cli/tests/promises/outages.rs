@@ -140,7 +140,7 @@ fn the_same_relative_path_in_another_directory_is_another_transfer() {
         command.arg("x").arg(world.target()).current_dir(world.path(directory));
         command
     };
-    let mut first = start(cp("one", &["--bwlimit=1M", "--block-size=64K"]));
+    let mut first = start(cp("one", &["--bwlimit=64K", "--block-size=64K"]));
     let sink = first.other_end();
     assert!(first.runs_until_written(sink, 64 << 10));
     run(cp("one", &[])).expect(12).says(&["running already"]);

@@ -1,11 +1,11 @@
 //! Walking the source's tree: several threads do it, but the resulting order is always the same.
 
 use crate::faultfs::{Daemon, testbed};
-use crate::world::{World, run};
+use crate::world::{Stopwatch, World, run};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The latency of the metadata server: long in comparison with the machine's own work.
 const LATENCY: Duration = Duration::from_millis(5);
@@ -25,9 +25,9 @@ fn a_slow_metadata_server_is_asked_many_questions_at_once() {
     let control = world.source().join(".pfs/control");
     let order = format!("reset-stats\nmetadata-latency {}\n", LATENCY.as_micros());
     fs::write(&control, order).unwrap();
-    let start = Instant::now();
+    let watch = Stopwatch::start();
     let ended = run(world.cp(&["-n"])).expect(0);
-    let elapsed = start.elapsed();
+    let elapsed = watch.elapsed();
     fs::write(&control, "metadata-latency 0\n").unwrap();
     assert_eq!(ended.events_of("line").iter().filter(|it| it["verb"] == "send").count(), 600);
     let stats = fs::read(world.source().join(".pfs/stats")).unwrap();

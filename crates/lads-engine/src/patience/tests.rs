@@ -1,4 +1,5 @@
 use super::*;
+use lads_tried::Stopwatch;
 use std::os::unix::net::UnixStream;
 
 fn millis(count: u64) -> Duration {
@@ -20,7 +21,7 @@ fn one_deadline_holds_for_all_bytes_together() {
         }
     });
     let patience = Patience::new(&stop, millis(300)).with_silence(millis(200));
-    let started = Instant::now();
+    let started = Stopwatch::start();
     let error = Patient { pipe: ours, patience: &patience }.read_exact(&mut [0; 1 << 20]);
     drop(over);
     dripping.join().unwrap();

@@ -4,9 +4,9 @@ use crate::job::RemoteShell;
 use crate::stop::StopFlag;
 use crate::transport::Transport as _;
 use lads_core::units::StreamId;
+use lads_tried::Stopwatch;
 use std::io::{IoSlice, Read, Write};
 use std::net::TcpListener;
-use std::time::Instant;
 
 fn shell(command: &[&str]) -> RemoteShell {
     let command = command.iter().map(|&word| word.to_owned()).collect();
@@ -138,7 +138,7 @@ fn a_stream_that_nobody_wants_any_more_is_not_opened() {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut [0; 42]).unwrap();
         streams.end(StreamId(0));
-        let since = Instant::now();
+        let since = Stopwatch::start();
         connecting.join().unwrap().unwrap();
         assert!(since.elapsed() < CONNECT_DEADLINE / 2, "{:?}", since.elapsed());
     });

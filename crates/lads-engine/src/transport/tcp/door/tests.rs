@@ -1,6 +1,7 @@
 use super::super::super::Transport as _;
 use super::*;
 use crate::stop::StopFlag;
+use lads_tried::Stopwatch;
 use std::os::unix::net::UnixStream;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -122,7 +123,7 @@ fn whoever_listens_ends_when_the_other_end_is_gone() {
     let stop = StopFlag::new();
     let (control, other) = UnixStream::pair().unwrap();
     drop(other);
-    let started = Instant::now();
+    let started = Stopwatch::start();
     let (streams, patience) = (streams(&listener), Patience::new(&stop, 30 * SECOND));
     let fatal = listener.accept_all(&streams, &patience, &control).unwrap_err();
     assert!(fatal.text.contains("gone"), "{fatal:?}");
@@ -216,7 +217,7 @@ fn nobody_waits_for_ever_for_streams_that_may_come_or_not() {
     let wait = |limit: Duration, streams: &Tcp| {
         let (listener, _) = listener(1);
         let door = Door::new(listener.listener, listener.tokens, streams).unwrap();
-        let (patience, since) = (Patience::new(&stop, limit), Instant::now());
+        let (patience, since) = (Patience::new(&stop, limit), Stopwatch::start());
         door.accept_more(1, &patience, &control, |_| panic!("nobody comes"));
         since.elapsed()
     };
