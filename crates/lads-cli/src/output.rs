@@ -109,13 +109,19 @@ impl Output {
         let mut queue = self.shared.lock();
         while queue.bytes > 0 {
             let idle = queue.written.map_or(began, |written| written.max(began)).elapsed();
-            let is_late = |asked: Duration| asked >= STOP_DEADLINE || idle >= IDLE_MAX;
+            let is_late = |since_stop| is_discarded(since_stop, idle);
             if self.stop.elapsed().is_some_and(is_late) {
                 return;
             }
             queue = self.shared.wait(queue);
         }
     }
+}
+
+/// Reports whether the rest of the output is discarded, at this time after a stop request and this
+/// time after the last completed write.
+fn is_discarded(since_stop: Duration, idle: Duration) -> bool {
+    since_stop >= STOP_DEADLINE || idle >= IDLE_MAX
 }
 
 impl Stream {
@@ -230,6 +236,16 @@ mod tests {
         writing.join().unwrap();
         assert_eq!(output.shared.lock().bytes, QUEUE_BYTES_MAX + 4, "nothing is discarded yet");
         output.drain();
+    }
+
+    #[test]
+    fn output_is_discarded_if_no_process_reads_it_or_the_command_has_to_end() {
+        let discarded = |since_stop, idle| {
+            is_discarded(Duration::from_millis(since_stop), Duration::from_millis(idle))
+        };
+        assert!(discarded(1000, 1000) && discarded(0, 5000), "a reader would have read");
+        assert!(discarded(4800, 0), "a slow reader");
+        assert!(!discarded(4600, 900));
     }
 
     #[test]

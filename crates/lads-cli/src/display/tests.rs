@@ -67,6 +67,33 @@ fn a_terminal_line_is_drawn_ten_times_a_second_and_erased() {
     assert!(!err.contains('\n'));
 }
 
+/// A terminal may wrap after its last column, and the line could not be erased then.
+#[test]
+fn the_last_column_of_a_terminal_is_left_free() {
+    let meters = Meters::Redrawn { columns: || 80 };
+    let Happening::Progress(progress) = progress(0) else { unreachable!() };
+    let current = Some(b"a/path/that/is/longer/than/the/line/of/the/terminal".to_vec());
+    let progress = Happening::Progress(Box::new(Progress { current, ..*progress }));
+    let settings = Settings { meters, detail: Detail::None, ..settings() };
+    let (_, err, _) = show(settings, vec![progress]);
+    let line = err.trim_matches('\r').split('\x1b').next().unwrap();
+    assert_eq!(line.chars().count(), 79, "{err:?}");
+}
+
+/// An attempt begins with the counters at zero, and the line would stand still until they have
+/// caught up.
+#[test]
+fn after_a_retry_progress_begins_again() {
+    let meters = Meters::Redrawn { columns: || 40 };
+    let retry = Retry { attempt: 2, message: "lost".to_owned(), wait: Duration::ZERO };
+    let happenings = vec![progress(1000), Happening::Retry(retry), progress(0)];
+    let settings = Settings { meters, detail: Detail::None, ..settings() };
+    let (_, err, _) = show(settings, happenings);
+    let lines: Vec<&str> = err.split('\r').filter(|line| line.contains("scanning")).collect();
+    assert!(lines[0].starts_with("1000 B of"), "{err:?}");
+    assert!(lines[1].starts_with("0 B of"), "{err:?}");
+}
+
 fn waiting(seconds: u64) -> Happening {
     let (elapsed, limit) = (Duration::from_secs(seconds), Duration::from_secs(300));
     let what = "LADS on dtn2 to answer".to_owned();

@@ -167,7 +167,7 @@ fn a_slow_reader_gets_everything() {
     }
 }
 
-/// Runs LADS with closed descriptors, as `>&-` in a shell.
+/// Runs LADS with other descriptors, such as `>&-` in a shell.
 fn run_closed(closed: &str, words: &[&str]) -> Ended {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("exec \"$@\" {closed}"), "sh", LADS]).args(words);
@@ -210,6 +210,26 @@ fn closed_descriptors_are_no_empty_input_and_no_output() {
     }
     assert!(!world.path("to").exists(), "nothing was created");
     for name in ["to-quiet", "to-silent", "to-json"] {
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), b"contents", "{name}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_although_all_data_is_copied() {
+    let world = World::new();
+    let file = world.write("file", b"contents").display().to_string();
+    let to = |name: &str| world.path(name).display().to_string();
+    for words in [
+        &["cp", "--json", &file, &to("json")][..],
+        &["cp", "-v", &file, &to("verbose")],
+        &["cp", "-n", &file, &to("dry")],
+        &["check", "--json", &file, &file],
+    ] {
+        let ended = run_closed("> /dev/full", words);
+        assert_eq!(ended.code, Some(1), "{words:?}: {ended:?}");
+        assert!(ended.stderr.contains("cannot write what happened"), "{words:?}: {ended:?}");
+    }
+    for name in ["json", "verbose"] {
         assert_eq!(std::fs::read(world.path(name)).unwrap(), b"contents", "{name}");
     }
 }

@@ -548,3 +548,79 @@ fn a_name_whose_status_the_source_cannot_read_is_not_deleted() {
     let ended = running.end();
     assert!(kept.exists() && !world.path("dst/extra").exists(), "{ended:?}");
 }
+
+/// That a directory is not empty follows from the failure, and is no failure of its own.
+#[test]
+fn an_entry_that_cannot_be_deleted_is_reported_and_its_directories_are_not() {
+    let world = World::new();
+    let Some(sink) = FaultFs::mount(&world, "dst") else { return };
+    for name in ["src/a", "dst/gone/below/kept", "dst/gone/below/file"] {
+        world.write(name, b"bytes");
+    }
+    sink.command("fail unlink EIO path=kept");
+    let ended = run(world.cp(&["--delete"])).expect(6);
+    assert_eq!(ended.issue()["errno_name"], "EIO", "{ended:?}");
+    assert!(!world.path("dst/gone/below/file").exists());
+    sink.command("clear");
+    run(world.cp(&["--delete"])).expect(0);
+    assert!(!world.path("dst/gone").exists());
+}
+
+/// In a directory that was removed, every name would look absent.
+#[test]
+fn nothing_is_deleted_if_the_source_is_removed_while_it_is_copied() {
+    let world = World::new();
+    let Some(sink) = FaultFs::mount(&world, "dst") else { return };
+    for name in ["src/a", "src/d/b", "dst/extra", "dst/d/extra"] {
+        world.write(name, b"bytes");
+    }
+    sink.command("hang rename,link");
+    let running = start(world.cp(&["--delete", "--ignore-errors"]));
+    sink.wait_for_fault("hang");
+    fs::remove_dir_all(world.source()).unwrap();
+    sink.command("clear");
+    let ended = running.end();
+    assert!(has_extra(&world), "{ended:?}");
+}
+
+/// A directory with several hundred names is asked about in several questions.
+#[test]
+fn a_directory_that_the_source_cannot_list_again_is_reported_once() {
+    let world = World::new();
+    let Some(source) = FaultFs::mount(&world, "src") else { return };
+    for name in ["src.below/d/kept", "src.below/large"] {
+        world.write(name, b"bytes");
+    }
+    for number in 0..1500 {
+        world.write(format!("dst/d/{number}"), b"");
+    }
+    source.command("hang read path=large nth=1");
+    let running = start(world.cp(&["--delete", "--no-xattrs"]));
+    source.wait_for_fault("hang");
+    let kept = world.path("dst/d/kept");
+    wait_for("the other file to arrive", || kept.exists().then_some(()));
+    source.command("fail opendir EIO path=d\nrelease");
+    let ended = running.end();
+    let listed = |issue: &serde_json::Value| issue["operation"] == "list";
+    let issues = ended.events_of("issue");
+    assert_eq!(issues.iter().filter(|issue| listed(issue)).count(), 1, "{ended:?}");
+    assert!(world.path("dst/d/0").exists());
+}
+
+/// With `-x`, the contents of a mount at the source do not count, so nothing is known to be extra.
+#[test]
+fn nothing_is_deleted_below_a_mount_point_of_the_source_with_one_file_system() {
+    if !is_root() || !has("unshare") {
+        return;
+    }
+    let world = World::new();
+    for name in ["src/a", "dst/mounted/kept", "dst/extra"] {
+        world.write(name, b"bytes");
+    }
+    let Some(mounted) = Mounted::tmpfs(&world.path("src/mounted"), "size=1m") else { return };
+    fs::write(mounted.seen().join("other"), b"mounted").unwrap();
+    run(mounted.command(&world.cp(&["--delete", "-x"]))).expect(0);
+    assert!(world.path("dst/mounted/kept").exists() && !world.path("dst/extra").exists());
+    run(mounted.command(&world.cp(&["--delete"]))).expect(0);
+    assert!(!world.path("dst/mounted/kept").exists());
+}

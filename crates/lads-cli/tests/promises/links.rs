@@ -1,9 +1,11 @@
 //! `--copy-links`: the files and directories that symbolic links lead to are copied, as by rsync.
 
 use crate::choice::names_and_bytes;
-use crate::world::{Rng, World, check, for_seeds, has, run};
+use crate::faultfs::FaultFs;
+use crate::tree::set_xattr;
+use crate::world::{Rng, World, check, for_seeds, has, run, start};
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -169,6 +171,10 @@ fn a_link_that_is_named_and_links_in_a_list_are_followed() {
     command.arg(world.path("src/directory")).arg(world.path("named/"));
     run(command).expect(0);
     assert!(world.path("named/directory/inner").exists());
+    let mut command = crate::world::lads(&["-L"]);
+    command.arg(world.path("src/directory")).arg(world.path("missing"));
+    run(command).expect(0);
+    assert!(world.path("missing/directory/inner").exists(), "a directory goes into the target");
     // What a named link leads to may hold the link itself, which then leads back.
     symlink(".", world.path("src/itself")).unwrap();
     let mut command = crate::world::lads(&["-L"]);
@@ -191,4 +197,59 @@ fn the_dry_run_lists_what_is_behind_links() {
     assert!(!world.target().exists());
     assert_eq!(planned, paths(&["-Lv"]));
     assert!(planned.iter().any(|path| path.ends_with("directory/inner")), "{planned:?}");
+}
+
+/// Returns the value of a user attribute.
+fn attribute(path: &Path) -> Vec<u8> {
+    let mut value = [0; 16];
+    let count = rustix::fs::getxattr(path, "user.origin", &mut value[..]).unwrap_or(0);
+    value[..count].to_vec()
+}
+
+/// The attributes of a link itself are others, and a link has no holes.
+#[test]
+fn copies_have_the_attributes_and_the_holes_of_what_links_lead_to() {
+    let world = world_with_links();
+    for name in ["file", "directory"] {
+        set_xattr(&world.path("far").join(name), b"user.origin", name.as_bytes());
+    }
+    fs::File::create(world.path("far/sparse")).unwrap().set_len(64 << 20).unwrap();
+    symlink("../far/sparse", world.path("src/sparse")).unwrap();
+    run(world.cp(&["-L"])).expect(0);
+    for name in ["file", "directory"] {
+        assert_eq!(attribute(&world.target().join(name)), name.as_bytes(), "{name}");
+    }
+    let sparse = fs::metadata(world.target().join("sparse")).unwrap();
+    assert!(sparse.len() == 64 << 20 && sparse.blocks() < 1024, "{sparse:?}");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_through_a_link_is_read_again() {
+    let world = World::new();
+    let Some(far) = FaultFs::mount(&world, "far") else { return };
+    world.write("far/file", &[7; 200_000]);
+    fs::create_dir(world.source()).unwrap();
+    symlink("../far/file", world.path("src/file")).unwrap();
+    far.command("hang read path=file nth=1");
+    let running = start(world.cp(&["-L", "--block-size=64K"]));
+    far.wait_for_fault("hang");
+    let changed = fs::metadata(far.path("file")).unwrap().modified().unwrap();
+    let changed = changed + std::time::Duration::from_secs(5);
+    fs::File::open(far.path("file")).unwrap().set_modified(changed).unwrap();
+    far.command("clear");
+    running.end().expect(0);
+    let copy = world.target().join("file");
+    assert_eq!(fs::metadata(&copy).unwrap().modified().unwrap(), changed);
+    assert_eq!(fs::read(copy).unwrap(), [7; 200_000]);
+}
+
+/// The name in the source is removed, and what it leads to stays.
+#[test]
+fn a_link_whose_file_is_moved_is_removed_and_its_file_stays() {
+    let world = world_with_links();
+    fs::remove_file(world.path("src/directory")).unwrap();
+    run(world.cp(&["-L", "--remove-source-files"])).expect(0);
+    assert_eq!(fs::read_dir(world.source()).unwrap().count(), 0);
+    assert_eq!(fs::read(world.path("far/file")).unwrap(), b"bytes");
+    assert_eq!(fs::read(world.target().join("file")).unwrap(), b"bytes");
 }

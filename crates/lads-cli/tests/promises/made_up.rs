@@ -1,5 +1,6 @@
 //! Files whose size is not what their status says: those of `/proc` and `/sys`.
 
+use crate::faultfs::FaultFs;
 use crate::world::{World, check, lads, not_tried, run};
 use std::fs;
 use std::path::Path;
@@ -38,4 +39,24 @@ fn a_comparison_reports_files_that_have_no_size() {
     let target = world.target().display().to_string();
     let ended = run(check(&["/proc/version".to_owned(), target])).expect(3);
     assert_eq!(ended.issue()["errno"], 95);
+}
+
+/// Servers of FUSE report the size zero for files whose size they do not know.
+#[test]
+fn files_of_fuse_without_a_size_are_read_to_their_end() {
+    let world = World::new();
+    let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+    world.write("storage/empty", b"");
+    storage.command("fail lookup EIO path=nothing nth=1");
+    fs::metadata(storage.path("nothing")).unwrap_err();
+    let log = storage.path(".fault/log");
+    let text = fs::read(&log).unwrap();
+    assert!(!text.is_empty() && log.metadata().unwrap().len() == 0);
+    let mut command = lads::<&str>(&[]);
+    command.args([&log, &storage.path("empty"), &world.path("dst/")]);
+    run(command).expect(0);
+    assert_eq!(fs::read(world.path("dst/log")).unwrap(), text);
+    let modified = fs::metadata(world.path("dst/log")).unwrap().modified().unwrap();
+    assert_eq!(modified, log.metadata().unwrap().modified().unwrap(), "it keeps its time");
+    assert_eq!(fs::read(world.path("dst/empty")).unwrap(), b"");
 }

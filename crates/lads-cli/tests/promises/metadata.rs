@@ -311,3 +311,30 @@ fn a_sink_without_hard_links_names_the_option_that_helps() {
         }
     }
 }
+
+#[test]
+fn an_acl_that_the_source_may_not_read_is_reported() {
+    let world = World::new();
+    let Some(storage) = FaultFs::mount(&world, "src") else { return };
+    set_acl(&world.write("src.below/file", b"file"), 7);
+    storage.command("fail getxattr EACCES");
+    let ended = run(world.cp(&[])).expect(13);
+    assert_eq!(reduced(&ended), kinds(&[("attributes-unreadable", 1)]));
+    assert_eq!(fs::read(world.target().join("file")).unwrap(), b"file");
+}
+
+/// The data is the same, so the file is not sent.
+#[test]
+fn metadata_of_a_file_that_is_not_sent_is_made_durable() {
+    let world = World::new();
+    let Some(sink) = FaultFs::mount(&world, "dst") else { return };
+    let file = world.write("src/file", b"file");
+    run(world.cp(&[])).expect(0);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    sink.command("fail fsync EIO path=file");
+    let ended = run(world.cp(&[])).expect(6);
+    assert_eq!(ended.issue()["errno_name"], "EIO");
+    sink.command("clear");
+    run(world.cp(&[])).expect(0);
+    assert_eq!(mode(&world.target().join("file")), 0o640);
+}

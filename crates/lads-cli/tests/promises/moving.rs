@@ -9,7 +9,7 @@ use crate::world::{
     start, there,
 };
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, chown, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -88,30 +88,25 @@ fn left(root: &Path) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
+/// The source has confirmed the file before the copy gets its name.
 #[test]
 fn a_file_that_changes_after_it_was_read_stays() {
     let world = World::new();
     let Some(sink) = FaultFs::mount(&world, "dst") else { return };
     let path = world.write("src/file", b"as it was read");
-    sink.command("hang fsync");
+    sink.command("hang rename,link path=file");
     let running = start(world.cp(&[MOVE]));
     sink.wait_for_fault("hang");
     fs::write(&path, b"as it is now, and longer").unwrap();
     sink.command("clear");
-    let ended = running.end();
-    // The change may have been noticed before the removal, and the file read again.
-    let there = fs::read(world.target().join("file")).unwrap();
-    if path.exists() {
-        assert_eq!(
-            (ended.code, fs::read(&path).unwrap()),
-            (Some(8), b"as it is now, and longer".to_vec())
-        );
-        let issue = ended.issue();
-        assert_eq!((&issue["operation"], &issue["reason"]), (&"remove".into(), &"changed".into()));
-        assert_eq!(there, b"as it was read");
-        run(world.cp(&[MOVE])).expect(0);
-    }
-    assert_eq!(fs::read(world.target().join("file")).unwrap(), b"as it is now, and longer");
+    let ended = running.end().expect(8);
+    let issue = ended.issue();
+    assert_eq!((&issue["operation"], &issue["reason"]), (&"remove".into(), &"changed".into()));
+    let copy = world.target().join("file");
+    assert_eq!(fs::read(&copy).unwrap(), b"as it was read");
+    assert_eq!(fs::read(&path).unwrap(), b"as it is now, and longer");
+    run(world.cp(&[MOVE])).expect(0);
+    assert_eq!(fs::read(&copy).unwrap(), b"as it is now, and longer");
     assert!(!path.exists());
 }
 
@@ -253,4 +248,60 @@ fn survives_power_cuts(seed: u64) {
         assert!(!path.exists() && fs::read(target.join(name)).unwrap() == *bytes, "{name}");
     }
     assert_nothing_left_over(&target);
+}
+
+/// A source file is removed only if its copy and every name on the path to it could be made
+/// durable.
+#[test]
+fn a_copy_that_cannot_be_made_durable_keeps_the_source_file() {
+    for (options, rule) in [
+        (&[][..], "fail fsync EIO path=file"),
+        (&["-c"], "fail fsync EIO path=file"),
+        (&[], "fail fsyncdir EIO path=/d/e/f"),
+        (&[], "fail fsyncdir EIO path=/d/e"),
+        (&[], "fail fsyncdir EIO path=/d"),
+        (&["-c"], "fail fsyncdir EIO path=/d"),
+    ] {
+        let world = World::new();
+        let Some(sink) = FaultFs::mount(&world, "dst") else { return };
+        let file = world.write("src/d/e/f/file", b"text");
+        run(world.cp(&[])).expect(0);
+        sink.command(rule);
+        let options = [&[MOVE][..], options].concat();
+        let ended = run(world.cp(&options)).expect(6);
+        assert!(file.exists(), "{options:?} {rule}: {ended:?}");
+        sink.command("clear");
+        run(world.cp(&options)).expect(0);
+        assert!(!file.exists());
+    }
+}
+
+/// The copy need not be readable for this user to be made durable.
+#[test]
+fn a_copy_that_its_owner_may_only_write_is_made_durable() {
+    if !is_root() || !has("setpriv") {
+        return;
+    }
+    let world = World::new();
+    let file = world.write("src/file", b"text");
+    run(world.cp(&[])).expect(0);
+    fs::set_permissions(world.target().join("file"), fs::Permissions::from_mode(0o200)).unwrap();
+    let mut give = Command::new("chown");
+    assert!(give.args(["-R", "65534:65534"]).arg(world.path("")).status().unwrap().success());
+    let ended = run(as_nobody(&world.cp(&[MOVE, "--no-perms"]))).expect(0);
+    assert!(!file.exists() && ended.count("bytes_sent") == 0, "{ended:?}");
+}
+
+#[test]
+fn a_source_file_that_another_process_removes_first_is_no_failure() {
+    let world = World::new();
+    let Some(sink) = FaultFs::mount(&world, "dst") else { return };
+    let path = world.write("src/file", b"text");
+    sink.command("hang rename,link path=file");
+    let running = start(world.cp(&[MOVE]));
+    sink.wait_for_fault("hang");
+    fs::remove_file(path).unwrap();
+    sink.command("clear");
+    running.end().expect(0);
+    assert_eq!(fs::read(world.target().join("file")).unwrap(), b"text");
 }

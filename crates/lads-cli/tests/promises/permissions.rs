@@ -390,3 +390,30 @@ fn names_in_a_directory_that_may_not_be_listed_are_made_durable() {
     let is_sync = |line: &str| line.contains("sync") && line.ends_with("= 0");
     assert!(calls.lines().any(is_sync), "{calls}");
 }
+
+/// The attribute was set after the ACL, which does not let the owner write: exit code 6.
+#[test]
+fn files_whose_acl_does_not_let_their_owner_write_get_user_attributes() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = source_of_nobody(&[(".", 0o755)]);
+    let (source, target) = (world.source_contents(), world.target().display().to_string());
+    let file = world.path("src/file");
+    // user::r--, user:1000:r--, group::r--, mask::r--, other::---
+    let mut acl = vec![2, 0, 0, 0];
+    for (tag, rights, id) in
+        [(1, 4, u32::MAX), (2, 4, 1000), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
+    {
+        acl.extend([tag, 0, rights, 0]);
+        acl.extend(id.to_le_bytes());
+    }
+    set_xattr(&file, b"system.posix_acl_access", &acl);
+    for text in ["here", "there"] {
+        // The first run copies the file, and the second one changes its metadata.
+        set_xattr(&file, b"user.origin", text.as_bytes());
+        cp_as_nobody(&[&source, &target]).expect(0);
+        assert_eq!(modes(&world.target()), modes(&world.source()));
+        assert_identical(&world.source(), &world.target());
+    }
+}

@@ -176,15 +176,21 @@ fn a_file_that_is_cut_and_filled_again_is_read_again() {
 /// An error was mistaken for the end of the input, and the file was cut short.
 #[test]
 fn a_read_error_of_standard_input_is_not_its_end() {
-    let (world, _) = world_with(0);
-    let Some(storage) = FaultFs::mount(&world, "storage") else { return };
-    fs::write(storage.path("input"), vec![b'x'; 5 << 20]).unwrap();
-    storage.command("fail read EIO path=/input from=3");
-    let line = format!("$LADS cp --json - out < {}", storage.path("input").display());
-    let ended = shell(&line, &world.target()).expect(3);
-    assert_eq!(ended.issue()["errno"], 5, "{ended:?}");
-    assert!(!world.target().join("out").exists(), "{ended:?}");
-    assert_eq!(storage.log()[0]["call"], "read", "some bytes were read before");
+    // The error comes at the beginning of a block, or in the midst of one.
+    for rules in [
+        "fail read EIO path=/input from=3",
+        "short read path=/input nth=1\nfail read EIO path=/input from=2",
+    ] {
+        let (world, _) = world_with(0);
+        let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+        fs::write(storage.path("input"), vec![b'x'; 5 << 20]).unwrap();
+        storage.command(rules);
+        let line = format!("$LADS cp --json - out < {}", storage.path("input").display());
+        let ended = shell(&line, &world.target()).expect(3);
+        assert_eq!(ended.issue()["errno"], 5, "{ended:?}");
+        assert!(!world.target().join("out").exists(), "{ended:?}");
+        assert_eq!(storage.log()[0]["call"], "read", "some bytes were read before");
+    }
 }
 
 #[test]

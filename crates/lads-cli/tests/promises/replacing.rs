@@ -1,8 +1,8 @@
 //! Entries whose kind differs at both ends: the sink's entry is replaced as rsync replaces it.
 
 use crate::faultfs::FaultFs;
-use crate::tree::visit;
-use crate::world::{AS_RSYNC, Ended, Mounted, World, has, is_root, lads, run};
+use crate::tree::{assert_nothing_left_over, visit};
+use crate::world::{AS_RSYNC, Ended, Mounted, World, has, is_root, lads, run, start};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::BTreeSet;
 use std::fs;
@@ -160,6 +160,8 @@ fn a_mount_point_is_never_replaced() {
     for option in ["--force", "--delete"] {
         let ended = run(mounted.command(&world.cp(&[option]))).expect(6);
         assert_eq!(ended.count("files_failed"), 3, "{ended:?}");
+        // Nothing is sent in vain, unless the mount is found only when the directory is emptied.
+        assert_eq!(ended.count("bytes_sent"), 3, "{ended:?}");
         for directory in [mounted.seen(), below.clone()] {
             assert_eq!(fs::read(directory.join("file")).unwrap(), b"mounted", "{ended:?}");
         }
@@ -202,4 +204,42 @@ fn hard_links_replace_directories() {
     command.arg(world.source_contents()).arg(world.target());
     run(command).expect(0);
     assert_eq!(seen(&world.target()), seen(&world.source()));
+}
+
+#[test]
+fn a_dry_run_lists_what_would_be_removed_and_nothing_is_sent_for_a_directory_that_stays() {
+    let world = World::new();
+    world.write("src/file", b"new");
+    for name in ["dst/file/old", "dst/file/below/older"] {
+        world.write(name, b"old");
+    }
+    let removed = |options: &[&str], code| -> BTreeSet<String> {
+        let ended = run(world.cp(options)).expect(code);
+        assert_eq!(ended.count("bytes_sent") > 0, code == 0 && !options.contains(&"-n"));
+        let lines = ended.events_of("line").into_iter().filter(|line| line["verb"] == "delete");
+        lines.map(|line| line["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(removed(&["-n"], 6).is_empty() && removed(&[], 6).is_empty());
+    let planned = removed(&["-n", "--force"], 0);
+    assert_eq!(planned.len(), 3, "{planned:?}");
+    assert_eq!(removed(&["-v", "--force"], 0), planned);
+}
+
+/// They are of no use, because the source does not have these files any more.
+#[test]
+fn unfinished_files_of_the_same_transfer_do_not_keep_their_directory() {
+    let world = World::new();
+    world.write("src/name/large", &vec![7; 8 << 20]);
+    let mut running = start(world.cp(&["--bwlimit=256K", "--block-size=64K"]));
+    let sink = running.other_end();
+    assert!(running.runs_until_written(sink, 256 << 10));
+    running.signal("TERM");
+    running.end().expect(9);
+    let left = fs::read_dir(world.target().join("name")).unwrap();
+    assert_eq!(left.count(), 1, "the unfinished file");
+    fs::remove_dir_all(world.path("src/name")).unwrap();
+    world.write("src/name", b"now a file");
+    run(world.cp(&["--force"])).expect(0);
+    assert_eq!(fs::read(world.path("dst/name")).unwrap(), b"now a file");
+    assert_nothing_left_over(&world.target());
 }

@@ -205,6 +205,20 @@ fn a_remote_shell_that_ignores_sigterm_is_killed_with_its_children() {
     pids.split_whitespace().for_each(|pid| wait_until_gone(pid.parse().unwrap()));
 }
 
+/// Returns a command line for a push through a shell that asks for the word "secret".
+fn asking_command(world: &World) -> String {
+    let shell = world.fake_shell(
+        "printf 'Password: ' > /dev/tty; read word < /dev/tty; [ \"$word\" = secret ] || exit 255; \
+         shift; exec \"$@\"",
+    );
+    format!(
+        "{LADS} cp --no-progress -e {shell} --remote-lads {LADS} --data-address 127.0.0.1 {} \
+         there:{}",
+        world.source_contents(),
+        world.target().display()
+    )
+}
+
 /// A shell with job control stops the command with ssh's question, and `fg` repeats the question.
 #[test]
 fn a_question_in_the_background_or_a_suspended_one_is_asked_again_in_the_foreground() {
@@ -212,16 +226,7 @@ fn a_question_in_the_background_or_a_suspended_one_is_asked_again_in_the_foregro
         return;
     }
     let world = World::with_files(&mut Rng::new(4));
-    let shell = world.fake_shell(
-        "printf 'Password: ' > /dev/tty; read word < /dev/tty; [ \"$word\" = secret ] || exit 255; \
-         shift; exec \"$@\"",
-    );
-    let command = format!(
-        "{LADS} cp --no-progress -e {shell} --remote-lads {LADS} --data-address 127.0.0.1 {} \
-         there:{}",
-        world.source_contents(),
-        world.target().display()
-    );
+    let command = asking_command(&world);
     let mut bash = Command::new("bash");
     bash.args(["--norc", "--noprofile", "-i"]);
     let Some(mut session) = Session::start(&bash) else { return };
@@ -252,6 +257,25 @@ fn a_question_in_the_background_or_a_suspended_one_is_asked_again_in_the_foregro
     assert_identical(&world.source(), &world.target());
 }
 
+/// Ctrl-C would end ssh, and not stop the transfer.
+#[test]
+fn the_command_has_the_terminal_again_when_the_question_is_answered() {
+    let world = World::new();
+    world.write("src/large", &vec![7; 8 << 20]);
+    let command = asking_command(&world).replace("--no-progress", "--no-progress --bwlimit=256K");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec {command}")]);
+    let Some(mut session) = Session::start(&shell) else { return };
+    let own = i32::try_from(session.leader.id()).unwrap();
+    let is_lent = |session: &Session| foreground_group(session.leader.id()) != own;
+    session.wait_until_shown("Password");
+    wait_for("the question to have the terminal", || is_lent(&session).then_some(()));
+    session.types("secret\n");
+    wait_for("the command to have the terminal", || (!is_lent(&session)).then_some(()));
+    session.types(INTERRUPT);
+    assert_eq!(session.exit_code(), Some(9), "{}", session.shown());
+}
+
 #[test]
 fn a_question_without_a_shell_that_continues_the_command_is_an_error_at_once() {
     if !has("bash") {
@@ -269,4 +293,27 @@ fn a_question_without_a_shell_that_continues_the_command_is_an_error_at_once() {
     let Some(session) = Session::start(&bash) else { return };
     session.wait_until_shown("code 4");
     session.wait_until_shown("runs in the background");
+}
+
+/// With `stty tostop`, the kernel stops a process in the background that writes to the terminal.
+#[test]
+fn a_notice_while_the_remote_shell_has_the_terminal_does_not_stop_the_command() {
+    if !has("bash") || !has("stty") {
+        return;
+    }
+    let world = World::with_files(&mut Rng::new(6));
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "--noprofile", "-i"]);
+    let Some(mut session) = Session::start(&bash) else { return };
+    session.types("stty tostop\n");
+    session.types(&format!("{}\n", asking_command(&world)));
+    session.wait_until_shown("waited 3 s");
+    session.types("secret\n");
+    let own = i32::try_from(session.leader.id()).unwrap();
+    wait_for("bash to have the terminal", || {
+        (foreground_group(session.leader.id()) == own).then_some(())
+    });
+    session.types("echo code $?; exit\n");
+    session.wait_until_shown("code 0");
+    assert_identical(&world.source(), &world.target());
 }

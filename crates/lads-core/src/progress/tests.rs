@@ -145,3 +145,24 @@ fn after_a_change_of_rate_the_shown_rate_follows_within_seconds() {
     }
     assert!(rate > (9 * MIB) as f64, "{rate}");
 }
+
+/// A file changed, and is sent again with its new length.
+#[test]
+fn the_share_does_not_go_back_if_more_is_found() {
+    let mut meter = Meter::default();
+    assert_eq!(meter.take(tenths(10), &source(0), &sink(500)).percent, Some(50));
+    let grown = Counters { bytes_found: 2000 * MIB, ..source(0) };
+    assert_eq!(meter.take(tenths(20), &grown, &sink(510)).percent, Some(50));
+}
+
+/// Queues fill meanwhile.
+#[test]
+fn the_first_moments_count_for_no_estimate() {
+    let mut meter = Meter::default();
+    let mut figures = meter.take(tenths(0), &source(0), &sink(0));
+    for step in 1..=6 {
+        figures = meter.take(tenths(5 * step), &source(0), &sink(1 + 5 * (step - 1)));
+    }
+    let right = Duration::from_secs((1000 - 26) / 10);
+    assert!(figures.remaining.is_some_and(|it| it.abs_diff(right) < right / 50), "{figures:?}");
+}

@@ -162,6 +162,7 @@ fn link(file: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 mod tests {
     use super::*;
     use crate::caching::Caching;
+    use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
     use rustix::thread::{CapabilitySets, set_capabilities};
     use std::fs::{self, File};
     use std::path::Path;
@@ -201,6 +202,35 @@ mod tests {
         let directory = File::open(place.path()).unwrap().into();
         let files = Unnamed::new(fstat(&directory).unwrap().st_dev + 1, true);
         assert!(files.make(&directory, Mode::RUSR | Mode::WUSR).unwrap().is_none());
+    }
+
+    /// Returns a result of the file system that a directory is on.
+    fn made_in(path: &Path) -> (Unnamed, Result<bool, Errno>) {
+        let directory = OwnedFd::from(File::open(path).unwrap());
+        let files = Unnamed::new(fstat(&directory).unwrap().st_dev, true);
+        let made = files.make(&directory, Mode::RUSR | Mode::WUSR).map(|made| made.is_some());
+        (files, made)
+    }
+
+    #[test]
+    fn a_file_system_without_such_files_is_asked_once_and_gets_files_with_names() {
+        let (files, made) = made_in(Path::new("/proc"));
+        assert_eq!(made, Ok(false));
+        assert!(!files.is_possible.load(Ordering::Relaxed));
+    }
+
+    /// A file with a name would not fit, either.
+    #[test]
+    fn a_file_system_without_space_is_full_and_does_not_count_as_one_without_such_files() {
+        let place = tempfile::tempdir().unwrap();
+        let options = Some(c"nr_inodes=1");
+        if let Err(errno) = mount("none", place.path(), "tmpfs", MountFlags::empty(), options) {
+            return lads_tried::not_tried(&format!("cannot mount a tmpfs: {errno}"));
+        }
+        let (files, made) = made_in(place.path());
+        unmount(place.path(), UnmountFlags::DETACH).unwrap();
+        assert_eq!(made, Err(Errno::NOSPC));
+        assert!(files.is_possible.load(Ordering::Relaxed));
     }
 
     #[test]

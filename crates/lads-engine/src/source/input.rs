@@ -402,3 +402,21 @@ fn new_metadata(mode: u32) -> Metadata {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     Metadata { mode, uid, gid, mtime: now(), xattrs: Vec::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::write;
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    /// A log of the kernel has no end: its reader would have to wait for more.
+    #[test]
+    fn a_file_whose_reader_would_have_to_wait_ends_there() {
+        let (file, log) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        write(&log, b"lines").unwrap();
+        let mut bytes = [0; 16];
+        assert_eq!(read_to_end(&file, &mut bytes), Ok(5));
+        assert_eq!(read_to_end(&file, &mut bytes), Ok(0));
+        assert_eq!(&bytes[..5], b"lines");
+    }
+}

@@ -123,7 +123,7 @@ fn names_in(end: &SourceEnd, question: &Question) -> Result<Vec<Presence>, Unkno
     Ok(question.names.iter().map(presence).collect())
 }
 
-/// Opens a directory again. If it is gone, all of its names count as gone.
+/// Opens a directory again, unless it was removed: then every name in it would look absent.
 fn open_again(directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
     let handle = directory.open()?;
     match fstat(&*handle)?.st_nlink {

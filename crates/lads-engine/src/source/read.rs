@@ -398,6 +398,7 @@ mod tests {
     use crate::stream::Streams;
     use lads_core::entry::UNSIZED_BYTES;
     use lads_core::units::OstId;
+    use rustix::fs::{FileType, mknodat};
     use std::fs::{File, write};
     use std::time::SystemTime;
 
@@ -467,6 +468,17 @@ mod tests {
         assert_eq!(reads(&end, 0), Err(ReadOutcome::Changed));
         let item = end.table.get(ENTRY).unwrap();
         assert!(item.is_shorter.load(Ordering::Relaxed));
+    }
+
+    /// Opening a FIFO in its place would wait for a writer, and its bytes are those of no file.
+    #[test]
+    fn a_file_without_a_size_that_was_replaced_by_a_fifo_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let end = end_with_file(directory.path());
+        let root = Directory::root(File::open(directory.path()).unwrap().into());
+        mknodat(root.open().unwrap(), "fifo", FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let item = Item::new(root, EntryId::ROOT, b"fifo".to_vec());
+        assert_eq!(end.input_of(&item).err(), Some(ReadOutcome::Changed));
     }
 
     #[test]
