@@ -5,7 +5,7 @@
 //! which contain ROMIO, and pip those of mpi4py. Each test program runs twice with the same MPI: as
 //! it is, and with two libraries preloaded, of which the first gives its files names that begin with
 //! `rfs:` (`suites/renamed.c`) and the second is the shim. A test that passes on a local file must
-//! pass on a remote one.
+//! pass on a remote one. Programs of MPICH preload `suites/yielding.c` in both cases.
 
 mod programs;
 
@@ -58,6 +58,28 @@ enum Outcome {
     Passed,
     /// With the first line of its output that is about an error.
     Failed(String),
+}
+
+/// The place of the files of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FilePlace {
+    Local,
+    Remote,
+}
+
+/// The libraries that a program preloads.
+#[derive(Debug)]
+struct Preloaded {
+    always: Vec<String>,
+    for_remote: [String; 2],
+}
+
+impl Preloaded {
+    /// Returns the value of `LD_PRELOAD`, which may be empty.
+    fn by(&self, files: FilePlace) -> String {
+        let remote = if files == FilePlace::Remote { &self.for_remote[..] } else { &[] };
+        [&self.always[..], remote].concat().join(":")
+    }
 }
 
 /// The numbers of tests of a suite with one MPI.
@@ -166,25 +188,33 @@ impl Bed {
         Ok(Self { server, sources, static_library, scratch })
     }
 
-    /// Builds the libraries that a program of an MPI preloads. Returns the value of `LD_PRELOAD`.
-    fn preloaded(&self, implementation: Implementation) -> Result<String> {
+    /// Builds the libraries that a program of an MPI preloads.
+    fn preloaded(&self, implementation: Implementation) -> Result<Preloaded> {
         let (mpi, compiler) = (implementation.mpi, implementation.command("mpicc"));
         let directory = self.scratch.join("");
         let shim = lads_shims::build(mpi, &compiler, &self.static_library, &directory, &[]);
         let shim = shim.map_err(|text| anyhow!(text))?;
-        let renaming = self.scratch.join(&format!("renamed-{}.so", implementation.name));
-        let mut compile = Command::new(&compiler);
-        compile.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&renaming);
-        compile.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/suites/renamed.c"));
-        shell::run_quietly(compile.arg("-ldl"))?;
-        Ok(format!("{}:{}", renaming.display(), shim.display()))
+        let compiled = |name: &str| -> Result<String> {
+            let library = self.scratch.join(&format!("{name}-{}.so", implementation.name));
+            let source = format!("{}/src/suites/{name}.c", env!("CARGO_MANIFEST_DIR"));
+            let mut compile = Command::new(&compiler);
+            compile.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source);
+            shell::run_quietly(compile.arg("-ldl"))?;
+            Ok(library.display().to_string())
+        };
+        let always = match mpi {
+            // Its processes yield if they are told to.
+            Mpi::OpenMpi => Vec::new(),
+            _ => vec![compiled("yielding")?],
+        };
+        Ok(Preloaded { always, for_remote: [compiled("renamed")?, shim.display().to_string()] })
     }
 
     fn row(
         &self,
         implementation: Implementation,
         suite: &Suite,
-        preloaded: &str,
+        preloaded: &Preloaded,
         filter: Option<&str>,
     ) -> Result<Row> {
         let mut row = Row::default();
@@ -200,37 +230,41 @@ impl Bed {
                 row.not_compiled.push(name);
                 continue;
             };
-            let local = self.test(implementation, program, &command, None)?;
-            let remote = self.test(implementation, program, &command, Some(preloaded))?;
+            let test = |place| self.test(implementation, program, &command, preloaded, place);
+            let (local, remote) = (test(FilePlace::Local)?, test(FilePlace::Remote)?);
             row.add(name, &local, &remote);
         }
         Ok(row)
     }
 
-    /// Runs a test in an empty directory; on remote files if libraries are to be preloaded. The
-    /// directory is that of the server then: some tests look at their files without MPI.
+    /// Runs a test in an empty directory. With remote files, the directory is that of the server:
+    /// some tests look at their files without MPI.
     fn test(
         &self,
         implementation: Implementation,
         program: &Program,
         words: &[String],
-        preloaded: Option<&str>,
+        preloaded: &Preloaded,
+        files: FilePlace,
     ) -> Result<Outcome> {
-        let place = self.scratch.join(if preloaded.is_some() { "root" } else { "local" });
+        let place = self.scratch.join(if files == FilePlace::Remote { "root" } else { "local" });
         clear(&place)?;
         // `zero_count` reads its own program.
-        let program_file = self.scratch.join("build/program");
-        if program_file.exists() {
-            fs::copy(program_file, place.join("program"))?;
+        let own = self.scratch.join("build/program");
+        if own.exists() {
+            fs::copy(own, place.join("program"))?;
         }
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", DEADLINE_SECONDS, &implementation.command("mpirun")]);
         command.args(["-n", &program.processes.to_string()]);
-        if let Some(libraries) = preloaded {
+        let libraries = preloaded.by(files);
+        if !libraries.is_empty() {
             match implementation.mpi {
                 Mpi::OpenMpi => command.args(["-x", &format!("LD_PRELOAD={libraries}")]),
-                _ => command.args(["-env", "LD_PRELOAD", libraries]),
+                _ => command.args(["-env", "LD_PRELOAD", &libraries]),
             };
+        }
+        if files == FilePlace::Remote {
             command.env("LADS_SUITE_PREFIX", format!("rfs:{}:", self.server.at));
             command.env("LADS_RFS_TOKEN_FILE", &self.server.token);
         }
