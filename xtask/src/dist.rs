@@ -31,7 +31,9 @@ pub(crate) fn run() -> Result<()> {
     }
     fs::create_dir_all(&out)?;
     let built = build(&target.join("dist-build"))?;
-    ensure!(!has_forbidden(&shell::output(shell::command("nm").arg(&built))?), "see above");
+    let symbols = shell::output(shell::command("nm").arg(&built))?;
+    ensure!(symbols.contains(" T main\n"), "{} has no symbols", built.display());
+    ensure!(!has_forbidden(&symbols), "{} is not for all hosts", built.display());
     let file = out.join(format!("lads-{MACHINE}"));
     shell::run(shell::command("strip").arg("-o").arg(&file).arg(&built))?;
     let bytes = fs::metadata(&file)?.len();
