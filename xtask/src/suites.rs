@@ -3,7 +3,7 @@
 //!
 //! The sources are those of the releases that Debian has: `apt-get source` fetches those of MPICH,
 //! which contain ROMIO, and pip those of mpi4py. Each test program runs twice with the same MPI: as
-//! it is, and with two libraries preloaded, of which the first gives its files names that begin with
+//! it is, and with two libraries preloaded. The first gives its files names that begin with
 //! `rfs:` (`suites/renamed.c`) and the second is the shim. A test that passes on a local file must
 //! pass on a remote one. Programs of MPICH preload `suites/yielding.c` in both cases.
 

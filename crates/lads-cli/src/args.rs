@@ -323,7 +323,7 @@ pub(crate) struct CopyArgs {
     #[arg(short = 'a', long, help_heading = SELECTION)]
     pub(crate) archive: bool,
 
-    /// Do not keep permissions and ACLs: new entries get the source's mode, reduced by the umask
+    /// Do not keep permissions and ACLs: new entries get what the umask leaves of them
     #[arg(long, alias = "no-p", help_heading = SELECTION, hide_short_help = true)]
     pub(crate) no_perms: bool,
 

@@ -288,7 +288,7 @@ pub fn deploy(
 }
 
 impl RemoteShell {
-    /// A command that removes from a host what [`deploy`] has sent to it, and prints the paths.
+    /// A command that removes from a host what [`deploy()`] has sent to it, and prints the paths.
     #[must_use]
     pub fn removal_on(&self, host: &str) -> Command {
         self.command_on(host, &deploy::removal().iter().map(Vec::as_slice).collect::<Vec<_>>())
