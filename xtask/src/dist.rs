@@ -22,7 +22,7 @@ const FORBIDDEN: [&str; 4] = ["getaddrinfo", "gethostbyname", "getpw", "getgr"];
 /// The time of all files in an archive: the same inputs give the same bytes.
 const TIME: &str = "@1700000000";
 
-/// Builds into `target/dist`, and prints what is there.
+/// Builds into `target/dist`, and prints the files with their sizes.
 pub(crate) fn run() -> Result<()> {
     let target = shell::target_dir()?;
     let out = target.join("dist");

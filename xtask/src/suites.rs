@@ -203,7 +203,7 @@ impl Bed {
             Ok(library.display().to_string())
         };
         let always = match mpi {
-            // Its processes yield if they are told to.
+            // An environment variable lets its processes yield.
             Mpi::OpenMpi => Vec::new(),
             _ => vec![compiled("yielding")?],
         };

@@ -3,7 +3,7 @@
 use crate::args::DeployArgs;
 use crate::{complain, display};
 use anyhow::{Context, Result, anyhow};
-use lads_engine::{ExitCode, Happening, Observer, RemoteShell, StopFlag, deploy, version};
+use lads_engine::{ExitCode, RemoteShell, StopFlag, deploy, version};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn is_option(host: &str) -> bool {
 
 fn bring(remote: &RemoteShell, host: &str) -> Result<(), (ExitCode, String)> {
     let own = Path::new("/proc/self/exe");
-    let is_sent = deploy(remote, host, own, &StopFlag::new(), &mut Unwatched)?;
+    let is_sent = deploy(remote, host, own, &StopFlag::new())?;
     let (did, version) = (if is_sent { "was sent" } else { "was there" }, version());
     print(&format!("{}: {version} {did}", display::message(host)))
 }
@@ -64,11 +64,4 @@ fn remove(remote: &RemoteShell, host: &str) -> Result<(), (ExitCode, String)> {
 
 fn print(line: &str) -> Result<(), (ExitCode, String)> {
     writeln!(io::stdout(), "{line}").map_err(|error| (ExitCode::Other, error.to_string()))
-}
-
-/// A long wait is not shown: the remote shell asks its own questions.
-struct Unwatched;
-
-impl Observer for Unwatched {
-    fn on(&mut self, _happening: Happening) {}
 }

@@ -25,6 +25,7 @@ use crate::thread::spawn;
 use crate::transport::{Channel, Transport, pipe, tcp};
 use deploy::Builds;
 pub use deploy::version;
+use distant::Unwatched;
 pub(crate) use distant::{Distant, answer_distant};
 use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, bytes_of, check_hello, own_hello};
 use lads_core::issue::Side;
@@ -52,7 +53,7 @@ use twox_hash::XxHash3_64;
 /// The longest pause between looks whether the other end has ended by itself, when everything is
 /// done.
 const EXIT_INTERVAL: Duration = Duration::from_millis(2);
-/// How long writing the last message may take.
+/// How long writing the first messages, or the last one, may take. They fit into an empty pipe.
 const LAST_WORD_DEADLINE: Duration = Duration::from_secs(1);
 /// A job of at most this many bytes is sent right after HELLO, before the other end has said a
 /// word, and is an argument of the command that starts it: each saves a round trip. A longer one
@@ -217,30 +218,24 @@ fn meet(
     let silence = Duration::from_secs(job.options.timeout_seconds.into());
     let early = told.early();
     let remote = ssh.map_or_else(|| job.remote.clone(), |ssh| ssh.made_impatient(&job.remote));
-    let mut builds = host.and_then(|_| Builds::for_shell(&job.remote, &job.program));
-    loop {
-        let command = match host {
+    let program = |builds: Option<Builds>| Program {
+        command: match host {
             Some(host) => remote.lads_on(host, builds.as_ref(), early.len(), &told.serve_words()),
             None => command_here(job),
-        };
-        let mut other = Other::start(Program {
-            command,
-            host,
-            // Hints must show the command as the person typed it.
-            typed: &job.remote,
-            stderr: job.stderr,
-            way: Way::Pipes,
-            wording: &Wording::COMMAND,
-            asks_on_terminal: host.is_some(),
-            builds: builds.take(),
-        })?;
-        let first_word = FirstWord::of(&job.remote, silence);
-        match other.begin(&Beginning { early: &early, first_word, silence, stop }, observer) {
-            // The host may execute nothing but `lads`.
-            Err(_) if other.is_confined() => {}
-            begun => return begun.map(|_| other),
-        }
-    }
+        },
+        host,
+        // Hints must show the command as the person typed it.
+        typed: &job.remote,
+        stderr: job.stderr,
+        way: Way::Pipes,
+        wording: &Wording::COMMAND,
+        asks_on_terminal: host.is_some(),
+        builds,
+    };
+    let builds = host.and_then(|_| Builds::for_shell(&job.remote, &job.program));
+    let first_word = FirstWord::of(&job.remote, silence);
+    let beginning = Beginning { early: &early, first_word, silence, stop };
+    Other::meet(builds, program, &beginning, observer)
 }
 
 /// Sends LADS to a host if it does not have it. `own`: the program of this process. Returns whether
@@ -253,9 +248,8 @@ pub fn deploy(
     host: &str,
     own: &Path,
     stop: &StopFlag,
-    observer: &mut dyn Observer,
 ) -> Result<bool, (ExitCode, String)> {
-    let mut installed = || -> Result<bool, Fatal> {
+    let installed = || -> Result<bool, Fatal> {
         let patience = Patience::new(stop, GREETING_DEADLINE);
         let ssh = Ssh::ask(shell_command(remote), host, &patience)?;
         let typed = remote;
@@ -274,8 +268,8 @@ pub fn deploy(
         })?;
         let silence = Duration::from_secs(Options::default().timeout_seconds.into());
         let first_word = FirstWord::of(typed, silence);
-        let is_sent =
-            other.install(&Beginning { early: &[], first_word, silence, stop }, observer)?;
+        let beginning = Beginning { early: &[], first_word, silence, stop };
+        let is_sent = other.install(&beginning, &mut Unwatched)?;
         let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
         let (its, own) = (other.last_line(&patience)?, version());
         if its == own {
@@ -385,7 +379,7 @@ struct Told {
 }
 
 impl Told {
-    /// What is sent before the other end has said a word.
+    /// The messages for an other end that has not sent anything.
     fn early(&self) -> Vec<u8> {
         let mut early = bytes_of(&own_hello());
         if self.is_short {

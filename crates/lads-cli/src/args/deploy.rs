@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::ValueHint;
 
-/// What `lads deploy` is told.
+/// The arguments of `lads deploy`.
 #[derive(Args, Debug)]
 pub(crate) struct DeployArgs {
     /// The hosts, as for ssh

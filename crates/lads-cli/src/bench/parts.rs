@@ -11,7 +11,7 @@ use crate::args::{self, BenchArgs, CopyArgs};
 use crate::{code_of_printing, complain, front, request};
 use anyhow::{Context, Result, bail, ensure};
 use clap::FromArgMatches;
-use lads_engine::{ExitCode, Job, Location, StopFlag};
+use lads_engine::{ExitCode, Job, Location, StopFlag, deploy};
 use room::Room;
 use run::{Failed, Limits, Measured, measure};
 use std::ffi::{OsStr, OsString};
@@ -184,6 +184,14 @@ impl Plan {
 
     fn measure(&self, stop: &StopFlag) -> Result<Findings> {
         let began = Instant::now();
+        let Job { remote, program, .. } = &self.job;
+        for host in [&self.job.sources[0].host, &self.job.target.host].into_iter().flatten() {
+            // A part can run on that host alone, where nothing sends LADS.
+            if remote.lads.is_none() {
+                deploy(remote, host, program, stop)
+                    .map_err(|(code, message)| Failed { code: code as u8, message })?;
+            }
+        }
         let mut room = Room::make(&self.job)?;
         let limits = Limits { bytes: self.limits.bytes.min(room.free_bytes / 4), ..self.limits };
         let mut figures = Part::ALL.map(|part| Figure { part, rates: Vec::new() });

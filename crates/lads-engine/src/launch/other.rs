@@ -2,6 +2,7 @@
 //! LADS. This module waits for the first message, and explains if there is none or if something
 //! else comes.
 
+use super::LAST_WORD_DEADLINE;
 use super::deploy::{Builds, FAIL, LINE_BYTES_MAX, Line, NEED};
 use super::greeting::{
     GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, check_hello,
@@ -47,11 +48,10 @@ const COMPLAINTS_DEADLINE: Duration = Duration::from_millis(500);
 /// keeps standard error open, so every command takes this much longer there; the double would be
 /// noticed. Half of it is too short for a thread on a busy machine.
 pub(super) const LAST_ERRORS_DEADLINE: Duration = Duration::from_millis(50);
-/// How long sending LADS may take: 3 MiB at 10 KiB/s. The usual limit for silence ends it earlier
-/// if nothing moves.
+/// The time limit for sending LADS. The host is silent until all of it has arrived: 3.5 MB at
+/// 12 KB/s. Half of it excludes lines of 20 KB/s. With the double, a user whose host hangs would
+/// wait for ten minutes.
 const DEPLOYMENT_DEADLINE: Duration = Duration::from_secs(300);
-/// How long writing the first messages may take. They fit into an empty pipe.
-const EARLY_DEADLINE: Duration = Duration::from_secs(1);
 /// How long to read more from a program that is not LADS, and how many bytes of it are shown.
 const NOISE_DEADLINE: Duration = Duration::from_millis(200);
 const NOISE_BYTES_MAX: usize = 200;
@@ -77,10 +77,11 @@ pub(super) struct Other {
     name: String,
     is_remote: bool,
     lads: String,
-    /// What is sent if LADS is not there.
+    /// The builds for a host without LADS.
     builds: Option<Builds>,
+    /// Whether LADS may be sent.
     deploys: bool,
-    /// Whether the command ended there without a word, and not because of ssh.
+    /// Whether the command on the other host failed, and not ssh.
     is_command_refused: bool,
     /// The first bytes that it has sent.
     first: Vec<u8>,
@@ -109,16 +110,16 @@ pub(super) struct Program<'a> {
     pub(super) wording: &'static Wording,
     /// True if it may ask the user questions on the terminal.
     pub(super) asks_on_terminal: bool,
-    /// What is sent if LADS is not there.
+    /// The builds for a host without LADS, if `command` contains the script that asks for one.
     pub(super) builds: Option<Builds>,
 }
 
-/// What the other end is told before it has sent HELLO, and how long that may take.
+/// The start of a conversation: the bytes that the other end receives first, and time limits.
 pub(super) struct Beginning<'a> {
     /// HELLO, and JOB if it is short.
     pub(super) early: &'a [u8],
     pub(super) first_word: FirstWord,
-    /// How long it may be silent after its first word.
+    /// The time limit for silence after its first word.
     pub(super) silence: Duration,
     pub(super) stop: &'a StopFlag,
 }
@@ -268,8 +269,25 @@ impl Other {
         })
     }
 
-    /// Exchanges HELLO. Sends LADS first if it is not there.
-    pub(super) fn begin(
+    /// Starts it, sends LADS if the host does not have it, and exchanges HELLO. `program` returns
+    /// the command with these builds, or without any.
+    pub(super) fn meet<'a>(
+        mut builds: Option<Builds>,
+        program: impl Fn(Option<Builds>) -> Program<'a>,
+        beginning: &Beginning<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Self, Fatal> {
+        loop {
+            let mut other = Self::start(program(builds.take()))?;
+            match other.begin(beginning, observer) {
+                // The host may execute nothing but `lads`.
+                Err(_) if other.is_confined() => {}
+                begun => return begun.map(|_| other),
+            }
+        }
+    }
+
+    fn begin(
         &mut self,
         beginning: &Beginning<'_>,
         observer: &mut dyn Observer,
@@ -289,15 +307,13 @@ impl Other {
         let Beginning { early, silence, stop, .. } = *beginning;
         self.say_early(early, stop);
         self.await_first_word(&beginning.first_word, stop, observer)?;
-        let mut patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
-        self.hear_first(&patience)?;
+        let greeting = || Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
+        self.hear_first(&greeting())?;
         let is_script = [NEED, FAIL].iter().any(|it| self.first.starts_with(it.as_bytes()));
         let Some(builds) = self.builds.take_if(|_| is_script) else { return Ok(false) };
-        let limit = Patience::new(stop, DEPLOYMENT_DEADLINE).with_silence(silence);
-        self.deploy(&builds, &limit)?;
+        self.deploy(&builds, stop, observer)?;
         self.say_early(early, stop);
-        patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
-        self.hear_first(&patience)?;
+        self.hear_first(&greeting())?;
         Ok(true)
     }
 
@@ -308,12 +324,18 @@ impl Other {
     }
 
     /// Whether it ended without a word because the host executes certain commands only.
-    pub(super) fn is_confined(&self) -> bool {
+    fn is_confined(&self) -> bool {
         self.builds.is_some() && self.first.is_empty() && self.is_command_refused
     }
 
     /// Sends LADS to a script that has asked for it.
-    fn deploy(&mut self, builds: &Builds, patience: &Patience<'_>) -> Result<(), Fatal> {
+    fn deploy(
+        &mut self,
+        builds: &Builds,
+        stop: &StopFlag,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Fatal> {
+        let patience = &Patience::new(stop, DEPLOYMENT_DEADLINE);
         let name = self.name.clone();
         let fail = |text: String| Fatal::new(ExitCode::Usage, text).when_reached();
         let refused = |why: String| fail(format!("cannot send LADS to {name}: {why}"));
@@ -332,6 +354,8 @@ impl Other {
         let parcel = builds.parcel(&name, &system, &machine)?;
         // If the script has ended, its last line says why.
         let sent = self.greeting.send(&parcel, patience);
+        let waited = self.await_word(&format!("{name} to receive LADS"), patience, observer)?;
+        waited.map_err(|cut| cut.fatal(&name))?;
         match self.hear_line(patience) {
             Ok(Line::Ready) => sent,
             Ok(Line::Fail(why)) => Err(refused(why)),
@@ -377,12 +401,23 @@ impl Other {
             true => remote.limit,
             false => remote.limit.min(GREETING_DEADLINE),
         };
-        let patience = Patience::new(stop, limit);
         let what = match self.is_remote {
             true => format!("LADS on {} to answer, through `{}`", self.name, self.shell),
             false => "the second process of this transfer".to_owned(),
         };
-        let since = Instant::now();
+        let waited = self.await_word(&what, &Patience::new(stop, limit), observer)?;
+        waited.map_err(|cut| self.explain_silence(cut, remote))
+    }
+
+    /// Waits until it has sent something. A long wait is shown. The inner error is why the wait
+    /// ended early.
+    fn await_word(
+        &mut self,
+        what: &str,
+        patience: &Patience<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Result<(), Cut>, Fatal> {
+        let (since, limit) = (Instant::now(), patience.limit());
         let mut told_next = WAIT_UNTOLD;
         loop {
             if let (Some(terminal), Some(leader)) = (&mut self.terminal, self.process.pid()) {
@@ -390,14 +425,14 @@ impl Other {
             }
             let polled = &mut [PollFd::new(self.greeting.input(), PollFlags::IN)];
             match patience.look(polled, since) {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Ok(Ok(())),
                 Ok(false) if since.elapsed() >= told_next => {
-                    let (what, elapsed) = (what.clone(), since.elapsed());
+                    let (what, elapsed) = (what.to_owned(), since.elapsed());
                     observer.on(Happening::Waiting(Waiting { what, elapsed, limit }));
                     told_next += WAIT_TOLD_INTERVAL;
                 }
                 Ok(false) => {}
-                Err(cut) => return Err(self.explain_silence(cut, remote)),
+                Err(cut) => return Ok(Err(cut)),
             }
         }
     }
@@ -452,7 +487,7 @@ impl Other {
     /// Sends messages before the other end has said a word. An error is ignored: if the other end
     /// is gone, its last output says more than a failed write.
     fn say_early(&mut self, messages: &[u8], stop: &StopFlag) {
-        let _ = self.greeting.send(messages, &Patience::new(stop, EARLY_DEADLINE));
+        let _ = self.greeting.send(messages, &Patience::new(stop, LAST_WORD_DEADLINE));
     }
 
     pub(super) fn say(&mut self, message: &Message, patience: &Patience<'_>) -> Result<(), Fatal> {

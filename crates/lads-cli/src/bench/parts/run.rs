@@ -38,7 +38,7 @@ pub(super) struct Measured {
 pub(super) struct Failed {
     /// Its exit code, which tells a program what was wrong.
     pub(super) code: u8,
-    message: String,
+    pub(super) message: String,
 }
 
 impl Error for Failed {}
