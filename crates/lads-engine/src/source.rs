@@ -48,6 +48,7 @@ use lads_sys::Arena;
 use lookup::Lookup;
 use made_up::FileSystems;
 use merge::Level;
+use remove::RemovalTimes;
 use roots::WalkRoot;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -73,6 +74,7 @@ pub(crate) struct SourceEnd {
     lookup: Lookup,
     /// Entries of which not all metadata could be read.
     reduced: Mutex<ReducedCounts>,
+    removal_times: RemovalTimes,
     table: Table,
     ranges: Arc<RangeBudget>,
     file_systems: FileSystems,
@@ -150,6 +152,7 @@ impl SourceEnd {
             frontier: Frontier::new(options.files_from.as_deref()),
             lookup: Lookup::default(),
             reduced: Mutex::default(),
+            removal_times: RemovalTimes::default(),
             options,
             roots,
             instead,

@@ -6,7 +6,7 @@ use crate::tree::hash;
 use crate::world::{Ended, Rng, World, for_seeds, has, run, send_signal, start};
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -219,4 +219,30 @@ fn a_file_that_vanishes_is_told_and_the_rest_arrives() {
         assert!(finished(name) != is_told, "{name}: {ended:?}");
     }
     assert_eq!(ended.code, Some(8), "{ended:?}");
+}
+
+/// No link is followed, and the user does not have to know with which error no file was opened.
+#[test]
+fn a_file_that_becomes_a_link_before_it_is_opened_is_reported_as_changed() {
+    let world = World::new();
+    let Some(source) = FaultFs::mount(&world, "src") else { return };
+    let paths = ["a", "b", "c"].map(|name| world.write(format!("src.below/{name}"), b"its own"));
+    let elsewhere = world.write("elsewhere", b"not to be read");
+    source.command("hang open nth=1");
+    let running = start(world.cp(&["--source-threads=1"]));
+    source.wait_for_fault("hang");
+    for path in &paths {
+        fs::remove_file(path).unwrap();
+        symlink(&elsewhere, path).unwrap();
+    }
+    source.command("clear");
+    let ended = running.end().expect(8);
+    for issue in ended.events_of("issue") {
+        assert_eq!(issue["reason"], "changed", "{ended:?}");
+    }
+    // A file that is examined only now is copied as a link.
+    for name in ["a", "b", "c"] {
+        let arrived = world.target().join(name).symlink_metadata();
+        assert!(arrived.is_err() || arrived.unwrap().is_symlink(), "{name}: {ended:?}");
+    }
 }

@@ -85,9 +85,14 @@ fn world_with_links() -> World {
 fn links_that_lead_nowhere_or_back_are_reported_and_the_rest_is_copied() {
     let world = world_with_links();
     fs::create_dir(world.path("src/deep")).unwrap();
-    for (target, name) in
-        [("nowhere", "dangling"), ("self", "self"), (".", "deep/here"), ("../..", "deep/up")]
-    {
+    let too_long = "y".repeat(256);
+    for (target, name) in [
+        ("nowhere", "dangling"),
+        ("self", "self"),
+        (".", "deep/here"),
+        ("../..", "deep/up"),
+        (&too_long, "too-long"),
+    ] {
         symlink(target, world.path(format!("src/{name}"))).unwrap();
     }
     let ended = run(world.cp(&["-L", "--exclude", "/deep/up/dst"])).expect(3);
@@ -101,7 +106,13 @@ fn links_that_lead_nowhere_or_back_are_reported_and_the_rest_is_copied() {
         })
         .collect();
     issues.sort();
-    let expected = ["dangling dangling", "deep/here loop", "deep/up/src loop", "self dangling"];
+    let expected = [
+        "dangling dangling",
+        "deep/here loop",
+        "deep/up/src loop",
+        "self dangling",
+        "too-long dangling",
+    ];
     assert_eq!(issues, expected);
     assert_eq!(fs::read(world.target().join("file")).unwrap(), b"bytes");
     let through = world.target().join("deep/up/far/directory/inner");

@@ -110,6 +110,51 @@ fn a_file_that_changes_after_it_was_read_stays() {
     assert!(!path.exists());
 }
 
+/// The size and the modification time are as before; only the ctime shows the change.
+#[test]
+fn a_file_that_is_overwritten_unseen_after_it_was_read_stays() {
+    for name_count in [1, 2] {
+        let world = World::new();
+        let Some(sink) = FaultFs::mount(&world, "dst") else { return };
+        let path = world.write("src/file", b"as it was read");
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        (1..name_count).for_each(|_| fs::hard_link(&path, world.path("src/name")).unwrap());
+        // It gets its name after everything was read.
+        sink.command("hang rename,link path=/file");
+        let running = start(world.cp(&[MOVE]));
+        sink.wait_for_fault("hang");
+        fs::write(&path, b"as it is now..").unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        sink.command("clear");
+        let ended = running.end();
+        assert_eq!(ended.code, Some(8), "{name_count}: {ended:?}");
+        assert_eq!(fs::read(&path).unwrap(), b"as it is now..", "{name_count}: {ended:?}");
+        run(world.cp(&[MOVE, "-I"])).expect(0);
+        assert_eq!(fs::read(world.target().join("file")).unwrap(), b"as it is now..");
+        assert_eq!(left(&world.source()), [""; 0]);
+    }
+}
+
+/// Each removal changes the ctime of the file under its other names.
+#[test]
+fn all_names_of_a_file_are_removed_also_if_they_become_files_of_their_own() {
+    for options in [&[MOVE][..], &[MOVE, "--no-hard-links"], &[MOVE, "--threads=1"]] {
+        let world = World::new();
+        for file in 0..20 {
+            let path = world.write(format!("src/{file}/0"), file.to_string().as_bytes());
+            for name in 1..6 {
+                let other = world.path(format!("src/{}", (file + name) % 20));
+                fs::create_dir_all(&other).unwrap();
+                fs::hard_link(&path, other.join(name.to_string())).unwrap();
+            }
+        }
+        run(world.cp(options)).expect(0);
+        let moved = names_and_bytes(&world.target());
+        let files = left(&world.source()).iter().filter(|name| name.contains('/')).count();
+        assert_eq!((files, moved.len()), (0, 1 + 20 + 20 * 6), "{options:?}");
+    }
+}
+
 /// A move into its own directory would remove the only copy.
 #[test]
 fn nothing_is_removed_where_source_and_target_are_one_directory() {

@@ -98,7 +98,7 @@ pub(super) fn sight_in(
     let stat = match is_followed {
         false => stat,
         true => statat(&handle, name, AtFlags::empty()).map_err(|errno| match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => Unseen::Dangling,
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => Unseen::Dangling,
             errno => Unseen::Failed(errno),
         })?,
     };

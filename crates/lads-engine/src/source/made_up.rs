@@ -4,11 +4,11 @@
 //! Such a file is announced as unsized, as a pipe is, and read from one open file in order to its
 //! end. Its size and times mean nothing, so they are not compared before and after reading.
 
+use super::SourceEnd;
 use super::input::Input;
+use super::read::not_opened;
 use super::table::Item;
-use super::{SourceEnd, failed};
 use lads_core::entry::{Identity, UNSIZED_BYTES};
-use lads_core::issue::Operation;
 use lads_core::source::ReadOutcome;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, fstatfs, openat};
@@ -133,7 +133,7 @@ impl SourceEnd {
         if let Some(input) = &*place {
             return Ok(Arc::clone(input));
         }
-        let of_open = |errno| ReadOutcome::Failed(failed(Operation::Open, errno));
+        let of_open = |errno| not_opened(item, errno);
         let directory = item.directory.open().map_err(of_open)?;
         let file = openat(&directory, item.name.as_slice(), item.open_flags(), Mode::empty())
             .map_err(of_open)?;

@@ -253,7 +253,7 @@ impl SourceEnd {
     }
 
     fn open_new(&self, item: &Item, may_be_direct: bool) -> Result<OpenFile, ReadOutcome> {
-        let of_open = |errno| ReadOutcome::Failed(failed(Operation::Open, errno));
+        let of_open = |errno| not_opened(item, errno);
         let directory = item.directory.open().map_err(of_open)?;
         let size = item.identity.map_or(0, |identity| identity.size);
         let wants_direct = may_be_direct
@@ -359,6 +359,15 @@ pub(super) fn places(rows: &[Row]) -> impl Iterator<Item = Range<usize>> + '_ {
         *at += length.next_multiple_of(PAGE_BYTES);
         Some(start..start + length)
     })
+}
+
+/// Returns the outcome for a file that could not be opened. A symbolic link in its place is a
+/// change.
+pub(super) fn not_opened(item: &Item, errno: Errno) -> ReadOutcome {
+    match errno {
+        Errno::LOOP if !item.is_followed => ReadOutcome::Changed,
+        errno => ReadOutcome::Failed(failed(Operation::Open, errno)),
+    }
 }
 
 /// A file has ended before the size that was announced. If its status is still the same, that size
