@@ -206,12 +206,13 @@ fn several_commands_may_bring_it_at_once() {
 fn a_host_that_executes_only_certain_commands_may_have_lads() {
     let only_lads = format!("command=\"{LADS} serve\"");
     // As sites check the command of a key.
-    let checked = r#"command="case $SSH_ORIGINAL_COMMAND in lads*) exec $SSH_ORIGINAL_COMMAND;; esac; exit 1""#;
-    for key_options in [only_lads.as_str(), checked] {
+    let only_if = "case $SSH_ORIGINAL_COMMAND in lads*) exec $SSH_ORIGINAL_COMMAND;; esac; exit 1";
+    let checked = format!("command=\"{only_if}\"");
+    for key_options in [only_lads, checked] {
         let Some(host) = Host::with(|world, account| {
             std::os::unix::fs::symlink(LADS, world.path("home/lads")).unwrap();
             account.path = format!("{}:/usr/bin:/bin", world.path("home").display());
-            account.key_options = key_options.to_owned();
+            account.key_options.clone_from(&key_options);
         }) else {
             return;
         };
@@ -297,18 +298,16 @@ fn a_command_sends_it_ahead_of_time_and_another_removes_it() {
 #[test]
 fn a_benchmark_sends_it_before_the_first_part() {
     let Some(host) = Host::with(|_, _| {}) else { return };
-    let mut command = Command::new(LADS);
     let source = format!("{}:{}", host.sshd.host, host.world.path("src").display());
-    command.args(["bench", "--time", "24s", &source]).arg(host.world.path("dst"));
-    run({
-        command.args(["--", "-e", &host.sshd.shell, "--no-deploy"]);
-        command
-    })
-    .expect(2)
-    .says(&["there is no LADS"]);
-    let mut command = Command::new(LADS);
-    command.args(["bench", "--time", "24s", &source]).arg(host.world.path("dst"));
-    command.args(["--", "-e", &host.sshd.shell, "--data-address", "127.0.0.1"]);
-    run(command).expect(0);
+    let bench = |options: &[&str]| {
+        let mut command = Command::new(LADS);
+        command.args(["bench", "--time", "24s", &source]).arg(host.world.path("dst"));
+        command.args(["--", "-e", &host.sshd.shell]).args(options).output().unwrap()
+    };
+    let refused = bench(&["--no-deploy"]);
+    let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && errors.contains("there is no LADS"), "{errors}");
+    let measured = bench(&[]);
+    assert_eq!(measured.status.code(), Some(0), "{}", String::from_utf8_lossy(&measured.stderr));
     assert_eq!(host.copies_in(CACHE).len(), 1);
 }

@@ -36,11 +36,11 @@ pub(super) const FAIL: &str = "LADS-FAIL";
 /// the loader, with two paths.
 pub(super) const LINE_BYTES_MAX: usize = 10 << 10;
 /// The level of compression. A static program of 7.6 MB becomes 3.5 MB in 0.20 s of one processor;
-/// at level 1 3.7 MB in 0.15 s, at level 6 3.4 MB in 0.45 s. Over 100 Mbit/s, levels 1 and 3 take the
-/// same time.
+/// at level 1 3.7 MB in 0.15 s, at level 6 3.4 MB in 0.45 s. Over 100 Mbit/s, levels 1 and 3 take
+/// the same time.
 const LEVEL: u32 = 3;
-/// The number of parts that are compressed at the same time; each becomes a member of the gzip file.
-/// On two processors, two or four parts take 0.10 s, and one part takes 0.18.
+/// The number of parts that are compressed at the same time. Each is a member of the gzip file. On
+/// two processors, two or four parts take 0.10 s, and one part takes 0.18.
 const PARTS: usize = 4;
 
 /// Returns the version and wire of this build, as `lads --version` prints them.
