@@ -160,8 +160,7 @@ pub(crate) fn start(
     let patience = Patience::new(stop, GREETING_DEADLINE);
     let asked = host.as_deref().map(|host| Ssh::ask(shell_command(&job.remote), host, &patience));
     let ssh = asked.transpose()?.flatten();
-    let mut other = meet(job, ssh.as_ref(), host.as_deref(), &told, (stop, observer))?;
-    let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
+    let (mut other, patience) = meet(job, ssh.as_ref(), host.as_deref(), &told, (stop, observer))?;
     if !told.is_short {
         other.say(&told.message, &patience)?;
     }
@@ -208,13 +207,13 @@ pub(crate) fn start(
 }
 
 /// Starts the other end, and exchanges HELLO with it.
-fn meet(
+fn meet<'s>(
     job: &Job,
     ssh: Option<&Ssh>,
     host: Option<&str>,
     told: &Told,
-    (stop, observer): (&StopFlag, &mut dyn Observer),
-) -> Result<Other, Fatal> {
+    (stop, observer): (&'s StopFlag, &mut dyn Observer),
+) -> Result<(Other, Patience<'s>), Fatal> {
     let silence = Duration::from_secs(job.options.timeout_seconds.into());
     let early = told.early();
     let remote = ssh.map_or_else(|| job.remote.clone(), |ssh| ssh.made_impatient(&job.remote));
@@ -269,8 +268,7 @@ pub fn deploy(
         let silence = Duration::from_secs(Options::default().timeout_seconds.into());
         let first_word = FirstWord::of(typed, silence);
         let beginning = Beginning { early: &[], first_word, silence, stop };
-        let is_sent = other.install(&beginning, &mut Unwatched)?;
-        let patience = Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
+        let (is_sent, patience) = other.install(&beginning, &mut Unwatched)?;
         let (its, own) = (other.last_line(&patience)?, version());
         if its == own {
             return Ok(is_sent);

@@ -98,6 +98,14 @@ pub(crate) struct FramesTold {
     pub(crate) counts: Vec<u64>,
 }
 
+/// The paths of roots. If no path was named, nothing will be read; but a provider needs one.
+fn places_of(roots: &[WalkRoot]) -> Vec<PathBuf> {
+    match roots {
+        [] => vec![PathBuf::from("/")],
+        roots => roots.iter().map(WalkRoot::os_path).collect(),
+    }
+}
+
 impl SourceEnd {
     /// Looks at what is to be moved and prepares everything.
     pub(crate) fn open(paths: &[Vec<u8>], setup: Setup) -> Result<Arc<Self>, Fatal> {
@@ -108,12 +116,8 @@ impl SourceEnd {
             Some(it) => vec![WalkRoot::without_storage(it.name(), it.is_directory())?],
             None => roots::find_roots(paths, &options, board.as_ref())?,
         };
-        let places: Vec<PathBuf> = roots.iter().map(WalkRoot::os_path).collect();
-        let mut places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
-        if places.is_empty() {
-            // Nothing was named, so nothing will be read; but a provider needs a path.
-            places.push(Path::new("/"));
-        }
+        let places = places_of(&roots);
+        let places: Vec<&Path> = places.iter().map(PathBuf::as_path).collect();
         let layouts = crate::setup::layouts(&options, Side::Source, &places)?;
         let osts = layouts.osts();
         let stage = StageLog::of(&options, Side::Source, &board)?;

@@ -307,6 +307,7 @@ fn a_benchmark_sends_it_before_the_first_part() {
     let refused = bench(&["--no-deploy"]);
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && errors.contains("there is no LADS"), "{errors}");
+    fs::create_dir(host.world.path("dst")).unwrap();
     let measured = bench(&[]);
     assert_eq!(measured.status.code(), Some(0), "{}", String::from_utf8_lossy(&measured.stderr));
     assert_eq!(host.copies_in(CACHE).len(), 1);

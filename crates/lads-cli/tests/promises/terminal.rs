@@ -167,13 +167,15 @@ fn an_interrupt_at_a_question_of_ssh_stops_the_command_and_restores_the_terminal
 #[test]
 fn a_signal_to_the_whole_process_group_does_not_end_ssh_before_the_transfer() {
     let world = World::new();
-    world.write("src/large", &vec![7; 96 << 20]);
+    world.write("src/large", &vec![7; 24 << 20]);
     let Some(server) = Sshd::start(&world.path("")).unwrap() else { return };
     let remote = format!("{}:{}", server.host, world.target().display());
     for (signal, options) in
         [(Signal::INT, &[][..]), (Signal::TERM, &[]), (Signal::HUP, &["--tunnel"])]
     {
-        let mut command = lads(options);
+        // nohup, under which these tests may run, lets its programs ignore SIGHUP.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", LADS, "cp", "--json"]).args(options);
         command.args(["--bwlimit=4M", "-e", &server.shell, "--remote-lads", LADS]);
         command.arg(world.source_contents()).arg(&remote).process_group(0);
         let running = start(command);

@@ -54,6 +54,8 @@ pub fn version() -> String {
 #[derive(Debug)]
 pub(super) struct Builds {
     own: PathBuf,
+    /// Whether the user lets LADS send one.
+    pub(super) may_be_sent: bool,
     found: Vec<Build>,
 }
 
@@ -81,7 +83,7 @@ pub(super) enum Line {
 impl Builds {
     /// Looks for builds next to the program `own` (`lads-x86_64`, `lads-aarch64`). The program
     /// itself is the build for its machine if there is no such file.
-    pub(super) fn beside(own: &Path) -> Self {
+    fn beside(own: &Path, may_be_sent: bool) -> Self {
         let real = fs::read_link(own).unwrap_or_else(|_| own.to_owned());
         let find = |machine: &'static str| {
             let named = real.with_file_name(format!("lads-{machine}"));
@@ -89,13 +91,13 @@ impl Builds {
             let named = is_trusted(&named, own).then(|| Build::of(machine, &named)).flatten();
             named.or_else(|| is_own.then(|| Build::of(machine, own)).flatten())
         };
-        Self { found: MACHINES.into_iter().filter_map(find).collect(), own: real }
+        Self { found: MACHINES.into_iter().filter_map(find).collect(), own: real, may_be_sent }
     }
 
     /// The builds for a host that is reached by this remote shell. `None` if the user says where
     /// LADS is, or if the remote shell is not ssh: it may not lead to a shell.
     pub(super) fn for_shell(remote: &RemoteShell, own: &Path) -> Option<Self> {
-        (remote.lads.is_none() && involves_ssh(remote)).then(|| Self::beside(own))
+        (remote.lads.is_none() && involves_ssh(remote)).then(|| Self::beside(own, remote.deploys))
     }
 
     /// The command, in the words of the remote shell's user, that starts LADS with these words.
@@ -114,6 +116,7 @@ impl Builds {
             .replace("@VERSION@", &version())
             .replace("@BUILDS@", &builds.join(" "))
             .replace("@ROOM_MIB@", &largest.div_ceil(1 << 20).to_string())
+            .replace("@MAY_RECEIVE@", if self.may_be_sent { "yes" } else { "" })
             .replace("@EARLY_BYTES@", &early_bytes.to_string())
     }
 

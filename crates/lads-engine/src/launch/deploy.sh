@@ -36,6 +36,13 @@ for place in "$cache" "$home" "$shared" "$running"; do
         [ "$(wc -c <"$place/$build")" -eq "$bytes" ] && exec "$place/$build" "$@";
 done;
 
+need() { echo "LADS-NEED $(uname -s) $(uname -m)"; };
+may_receive=@MAY_RECEIVE@;
+if [ -z "$may_receive" ] || [ -z "$build" ]; then
+    need;
+    exit 1;
+fi;
+
 # A directory with room for it, in which programs may be started.
 new=;
 for place in "$cache" "$home" "$shared" "$running"; do
@@ -53,7 +60,7 @@ done;
     $cache $home $shared $running";
 
 # What was sent before it was known that LADS is not here.
-echo "LADS-NEED $(uname -s) $(uname -m)";
+need;
 dd bs=1 count=@EARLY_BYTES@ of=/dev/null 2>/dev/null;
 read -r count digest || fail "nothing was received";
 head -c "$count" | gzip -dc >"$new" 2>/dev/null ||

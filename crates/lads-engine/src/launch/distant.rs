@@ -80,7 +80,7 @@ impl Distant {
         let builds = own_lads().and_then(|own| Builds::for_shell(remote, &own));
         let first_word = FirstWord::of(&typed, limit);
         let beginning = Beginning { early: &early, first_word, silence: limit, stop: &stop };
-        let other = Other::meet(builds, program, &beginning, &mut Unwatched)?;
+        let (other, _) = Other::meet(builds, program, &beginning, &mut Unwatched)?;
         let (process, errors, input, output) = other.into_parts();
         let no_handle = |error| Fatal::new(ExitCode::Other, format!("no more handles: {error}"));
         let socket = output.as_fd().try_clone_to_owned().map_err(no_handle)?;

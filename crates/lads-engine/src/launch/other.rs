@@ -79,8 +79,6 @@ pub(super) struct Other {
     lads: String,
     /// The builds for a host without LADS.
     builds: Option<Builds>,
-    /// Whether LADS may be sent.
-    deploys: bool,
     /// Whether the command on the other host failed, and not ssh.
     is_command_refused: bool,
     /// The first bytes that it has sent.
@@ -115,13 +113,13 @@ pub(super) struct Program<'a> {
 }
 
 /// The start of a conversation: the bytes that the other end receives first, and time limits.
-pub(super) struct Beginning<'a> {
+pub(super) struct Beginning<'e, 's> {
     /// HELLO, and JOB if it is short.
-    pub(super) early: &'a [u8],
+    pub(super) early: &'e [u8],
     pub(super) first_word: FirstWord,
     /// The time limit for silence after its first word.
     pub(super) silence: Duration,
-    pub(super) stop: &'a StopFlag,
+    pub(super) stop: &'s StopFlag,
 }
 
 /// What standard input and output of the other end are.
@@ -257,7 +255,6 @@ impl Other {
             is_remote: host.is_some(),
             lads: typed.lads.clone().unwrap_or_else(|| "lads".to_owned()),
             builds,
-            deploys: typed.deploys,
             is_command_refused: false,
             first: Vec::new(),
             shell: shown(shell_words(typed)),
@@ -270,51 +267,54 @@ impl Other {
     }
 
     /// Starts it, sends LADS if the host does not have it, and exchanges HELLO. `program` returns
-    /// the command with these builds, or without any.
-    pub(super) fn meet<'a>(
+    /// the command with these builds, or without any. Returns also the patience for the rest of the
+    /// greeting: one deadline holds from the first byte on.
+    pub(super) fn meet<'a, 's>(
         mut builds: Option<Builds>,
         program: impl Fn(Option<Builds>) -> Program<'a>,
-        beginning: &Beginning<'_>,
+        beginning: &Beginning<'_, 's>,
         observer: &mut dyn Observer,
-    ) -> Result<Self, Fatal> {
+    ) -> Result<(Self, Patience<'s>), Fatal> {
         loop {
             let mut other = Self::start(program(builds.take()))?;
             match other.begin(beginning, observer) {
                 // The host may execute nothing but `lads`.
                 Err(_) if other.is_confined() => {}
-                begun => return begun.map(|_| other),
+                begun => return begun.map(|patience| (other, patience)),
             }
         }
     }
 
-    fn begin(
+    fn begin<'s>(
         &mut self,
-        beginning: &Beginning<'_>,
+        beginning: &Beginning<'_, 's>,
         observer: &mut dyn Observer,
-    ) -> Result<Hello, Fatal> {
-        self.install(beginning, observer)?;
-        let patience = Patience::new(beginning.stop, GREETING_DEADLINE);
-        self.greet(&patience.with_silence(beginning.silence))
+    ) -> Result<Patience<'s>, Fatal> {
+        let (_, patience) = self.install(beginning, observer)?;
+        self.greet(&patience)?;
+        Ok(patience)
     }
 
-    /// Waits for the first bytes of LADS there. Sends LADS if it is not there, and returns whether
-    /// it did.
-    pub(super) fn install(
+    /// Waits for the first bytes of LADS there. Sends LADS if it is not there. Returns whether it
+    /// did, and the patience that began with those bytes.
+    pub(super) fn install<'s>(
         &mut self,
-        beginning: &Beginning<'_>,
+        beginning: &Beginning<'_, 's>,
         observer: &mut dyn Observer,
-    ) -> Result<bool, Fatal> {
+    ) -> Result<(bool, Patience<'s>), Fatal> {
         let Beginning { early, silence, stop, .. } = *beginning;
         self.say_early(early, stop);
         self.await_first_word(&beginning.first_word, stop, observer)?;
         let greeting = || Patience::new(stop, GREETING_DEADLINE).with_silence(silence);
-        self.hear_first(&greeting())?;
+        let patience = greeting();
+        self.hear_first(&patience)?;
         let is_script = [NEED, FAIL].iter().any(|it| self.first.starts_with(it.as_bytes()));
-        let Some(builds) = self.builds.take_if(|_| is_script) else { return Ok(false) };
+        let Some(builds) = self.builds.take_if(|_| is_script) else { return Ok((false, patience)) };
         self.deploy(&builds, stop, observer)?;
         self.say_early(early, stop);
-        self.hear_first(&greeting())?;
-        Ok(true)
+        let patience = greeting();
+        self.hear_first(&patience)?;
+        Ok((true, patience))
     }
 
     /// Reads the rest of the only line that it prints.
@@ -344,7 +344,7 @@ impl Other {
             Line::Fail(why) => return Err(refused(why)),
             Line::Ready => return Err(refused("it asked for nothing".to_owned())),
         };
-        if !self.deploys {
+        if !builds.may_be_sent {
             let (version, option) = (env!("CARGO_PKG_VERSION"), self.wording.lads);
             return Err(fail(format!(
                 "there is no LADS {version} on {name}: install it there, omit --no-deploy, or say \

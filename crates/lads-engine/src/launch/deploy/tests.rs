@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 fn builds(directory: &Path) -> Builds {
     let own = directory.join("lads");
     fs::write(&own, "own").unwrap();
-    Builds::beside(&own)
+    Builds::beside(&own, true)
 }
 
 /// The words of a command pass a shell of another user: `tcsh` replaces exclamation marks, and
