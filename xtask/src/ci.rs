@@ -37,6 +37,9 @@ pub(crate) fn run() -> Result<ExitCode> {
     steps.run("chaos", || chaos::ci(&list));
     steps.run("what was not tried", || list.judge());
 
+    if !tally.told.is_empty() {
+        println!("\n=== what the failed tests said\n{}", tally.told);
+    }
     println!("\n{:>8}  step", "seconds");
     for step in &steps.done {
         let mark = if step.is_good { "" } else { "  FAILED" };
@@ -84,11 +87,17 @@ fn docs() -> Result<()> {
     shell::run(shell::cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The number of tests that passed and that failed.
+/// What the tests have come to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
+    /// The number of tests that passed.
     passed: u64,
+    /// The number of tests that failed.
     failed: u64,
+    /// What the failed tests said, in lines. It is shown again at the end, where people look first.
+    told: String,
+    /// Whether the runner is showing what failed tests said.
+    is_telling: bool,
 }
 
 fn tests(tally: &mut Tally, cluster: Option<&ForTests>, list: &NotTriedList) -> Result<()> {
@@ -114,8 +123,16 @@ fn tests(tally: &mut Tally, cluster: Option<&ForTests>, list: &NotTriedList) -> 
 }
 
 impl Tally {
-    /// Counts a line such as `test result: ok. 12 passed; 0 failed; 0 ignored; …`.
+    /// Counts a line such as `test result: ok. 12 passed; 0 failed; 0 ignored; …`. Keeps the lines
+    /// from the first `failures:`, under which the runner shows what failed tests said, to the
+    /// second, under which it lists their names.
     fn add(&mut self, line: &str) {
+        if line == "failures:" {
+            self.is_telling = !self.is_telling;
+        } else if self.is_telling {
+            self.told += line;
+            self.told.push('\n');
+        }
         let Some(result) = line.strip_prefix("test result: ") else { return };
         self.passed += count_before(result, "passed");
         self.failed += count_before(result, "failed");
@@ -138,7 +155,11 @@ mod tests {
         let mut tally = Tally::default();
         tally.add("running 3 tests");
         tally.add("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        for line in ["failures:", "---- a stdout ----", "it broke", "failures:", "    a"] {
+            tally.add(line);
+        }
         tally.add("test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered");
-        assert_eq!(tally, Tally { passed: 14, failed: 1 });
+        let told = "---- a stdout ----\nit broke\n".to_owned();
+        assert_eq!(tally, Tally { passed: 14, failed: 1, told, is_telling: false });
     }
 }

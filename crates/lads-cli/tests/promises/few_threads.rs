@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::chown;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,14 +36,20 @@ fn limited(command: &Command, user: u32, most: u32) -> Command {
     other
 }
 
-/// Runs a command with room for few threads, then for more, until it succeeds. Returns how often it
-/// failed.
-fn until_it_succeeds(command: &Command, first_user: u32, mut begin: impl FnMut(u32)) -> u32 {
+/// Makes a directory of this user.
+fn place_of(user: u32, place: PathBuf) -> PathBuf {
+    fs::create_dir(&place).unwrap();
+    chown(&place, Some(user), Some(user)).unwrap();
+    place
+}
+
+/// Runs the command for a user with room for few threads, then for another one with room for more,
+/// until it succeeds. Returns how often it failed.
+fn until_it_succeeds(first_user: u32, mut command_for: impl FnMut(u32) -> Command) -> u32 {
     for (failures, most) in (2..40).step_by(3).chain([60, 100, 600]).enumerate() {
         let failures = u32::try_from(failures).unwrap();
         let user = first_user + failures;
-        begin(user);
-        let ended = run(limited(command, user, most)).within(SOON);
+        let ended = run(limited(&command_for(user), user, most)).within(SOON);
         if ended.code == Some(0) {
             return failures;
         }
@@ -63,27 +70,30 @@ fn a_transfer_with_too_few_threads_says_so_at_once() {
     }
     let world = World::new();
     world.write("src/a", &Rng::new(1).bytes(3_000_000));
-    let (from, to) = (format!("{}/", world.source().display()), world.target());
+    let from = format!("{}/", world.source().display());
+    // The other end of a transfer that has failed may still be there: the next one has a target of
+    // its own.
+    let to = |user: u32| world.path(format!("dst-{user}"));
     for (index, options) in [&[][..], &["--streams=12"], &["--tunnel"]].into_iter().enumerate() {
         let first_user = USERS + 100 * u32::try_from(index).unwrap();
-        let mut command = Command::new(LADS);
-        command.args(["cp", "-q"]).args(options).arg(&from);
-        match options {
-            ["--tunnel"] => {
-                let shell = world.fake_shell(RUN_HERE);
-                command.args(["-e", &shell, "--remote-lads", LADS]);
-                command.arg(format!("host:{}", to.display()));
+        let shell = world.fake_shell(RUN_HERE);
+        let command_for = |user| {
+            let to = place_of(user, to(user));
+            let mut command = Command::new(LADS);
+            command.args(["cp", "-q"]).args(options).arg(&from);
+            match options {
+                ["--tunnel"] => {
+                    command.args(["-e", &shell, "--remote-lads", LADS]);
+                    command.arg(format!("host:{}", to.display()));
+                }
+                _ => drop(command.arg(&to)),
             }
-            _ => drop(command.arg(&to)),
-        }
-        let begin = |user| {
-            let _ = fs::remove_dir_all(&to);
-            fs::create_dir(&to).unwrap();
-            chown(&to, Some(user), Some(user)).unwrap();
+            command
         };
-        let failures = until_it_succeeds(&command, first_user, begin);
+        let failures = until_it_succeeds(first_user, command_for);
         assert!(failures > 3, "{options:?}: {failures}");
-        assert_eq!(fs::read(to.join("a")).unwrap(), fs::read(world.source().join("a")).unwrap());
+        let copy = to(first_user + failures).join("a");
+        assert_eq!(fs::read(copy).unwrap(), fs::read(world.source().join("a")).unwrap());
     }
 }
 
@@ -93,17 +103,18 @@ fn storage_is_not_measured_with_too_few_threads() {
         return;
     }
     let world = World::new();
-    let place = world.path("place");
-    let mut command = Command::new(LADS);
-    command.args(["bench", "-q", "--time=1", "--size=16M", "--requests=64K", "--threads=24"]);
-    command.arg(&place);
-    let begin = |user| {
-        let _ = fs::remove_dir_all(&place);
-        fs::create_dir(&place).unwrap();
-        chown(&place, Some(user), Some(user)).unwrap();
+    let place = |user: u32| world.path(format!("place-{user}"));
+    let command_for = |user| {
+        let mut command = Command::new(LADS);
+        command.args(["bench", "-q", "--time=1", "--size=16M", "--requests=64K", "--threads=24"]);
+        command.arg(place_of(user, place(user)));
+        command
     };
-    assert!(until_it_succeeds(&command, USERS + 400, begin) > 3);
-    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    let failures = until_it_succeeds(USERS + 400, command_for);
+    assert!(failures > 3, "{failures}");
+    for user in USERS + 400..=USERS + 400 + failures {
+        assert_eq!(fs::read_dir(place(user)).unwrap().count(), 0, "{user}");
+    }
 }
 
 /// A server would end with all its clients if one of them came when there is no thread left.
