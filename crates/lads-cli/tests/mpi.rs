@@ -5,6 +5,7 @@
 // The shims are made of its static library, which cargo builds because it is named here.
 use lads_mpiio as _;
 use lads_shims::Mpi;
+use lads_tried::write_script;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -555,9 +556,8 @@ fn what_is_left_for_a_server_that_ssh_started_is_sent_by_replay() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
         let lads = path("lads-of-test");
-        let script = format!("#!/bin/sh\necho $$ > {}\nexec {LADS} \"$@\"\n", path("pid"));
-        fs::write(&lads, script).unwrap();
-        fs::set_permissions(&lads, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = format!("echo $$ > {}\nexec {LADS} \"$@\"", path("pid"));
+        write_script(lads.as_ref(), &script).unwrap();
         let set = [
             ("LADS_RFS_SSH", "sh -c 'shift; eval \"$*\"' -"),
             ("LADS_RFS_REMOTE_LADS", lads.as_str()),

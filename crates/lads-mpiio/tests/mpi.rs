@@ -13,7 +13,6 @@ use std::fs::File;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
@@ -674,8 +673,7 @@ impl Scripts {
 }
 
 fn script(path: &Path, text: &str) -> PathBuf {
-    std::fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    lads_tried::write_script(path, text).unwrap();
     path.to_owned()
 }
 

@@ -6,8 +6,10 @@
 
 mod lack;
 mod pace;
+mod script;
 mod sshd;
 
 pub use lack::{LIST_VARIABLE, Lack, NotTried, find, has, is_root, not_tried};
 pub use pace::Stopwatch;
+pub use script::write_script;
 pub use sshd::{Account, Sshd};

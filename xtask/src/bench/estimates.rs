@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail, ensure};
 use lads_plot::groups::Spread;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a transfer.
@@ -61,8 +60,7 @@ pub(super) fn run(bench: &Bench) -> Result<Table> {
         Uniform { files, bytes_each: BYTES / files }.make(&scratch.join(name))?;
     }
     let shell = scratch.join("shell");
-    fs::write(&shell, "#!/bin/sh\nshift; exec \"$@\"\n")?;
-    fs::set_permissions(&shell, fs::Permissions::from_mode(0o755))?;
+    lads_tried::write_script(&shell, "shift; exec \"$@\"")?;
     let runs = Runs { lads: &bench.lads, scratch, shell };
     let mut errors: Vec<Vec<f64>> = vec![Vec::new(); KINDS.len()];
     for (number, rate) in RATES.into_iter().enumerate() {

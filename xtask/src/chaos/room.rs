@@ -162,10 +162,7 @@ impl Room {
     }
 
     fn make_script(&self) -> Result<()> {
-        use std::os::unix::fs::PermissionsExt as _;
-        let path = self.remote_shell();
-        fs::write(&path, "#!/bin/sh\nshift; exec \"$@\"\n")?;
-        Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
+        Ok(lads_tried::write_script(&self.remote_shell(), "shift; exec \"$@\"")?)
     }
 
     /// Mounts an ext4 image that is made with these options.

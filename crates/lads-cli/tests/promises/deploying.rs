@@ -1,6 +1,6 @@
 //! LADS brings itself to a host that has only sshd.
 
-use crate::world::{LADS, World, assert_identical, has, run, start};
+use crate::world::{LADS, World, assert_identical, has, run, start, write_script};
 use lads_tried::{Account, Sshd, is_root};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -113,10 +113,7 @@ fn lads_that_is_installed_there_is_used_if_it_is_of_this_version() {
             let installed = directory.join("lads");
             match is_right {
                 true => drop(std::os::unix::fs::symlink(LADS, installed)),
-                false => {
-                    fs::write(&installed, "#!/bin/sh\necho lads 0.0.1\n").unwrap();
-                    fs::set_permissions(&installed, fs::Permissions::from_mode(0o755)).unwrap();
-                }
+                false => write_script(&installed, "echo lads 0.0.1").unwrap(),
             }
         }) else {
             return;
@@ -226,11 +223,9 @@ fn of_machine(machine: &str) -> Option<Host> {
     Host::with(|world, account| {
         let programs = world.path("programs");
         fs::create_dir(&programs).unwrap();
-        let script = format!(
-            "#!/bin/sh\ncase $1 in -m) echo {machine};; *) exec /usr/bin/uname \"$@\";; esac\n"
-        );
-        fs::write(programs.join("uname"), script).unwrap();
-        fs::set_permissions(programs.join("uname"), fs::Permissions::from_mode(0o755)).unwrap();
+        let script =
+            format!("case $1 in -m) echo {machine};; *) exec /usr/bin/uname \"$@\";; esac");
+        write_script(&programs.join("uname"), &script).unwrap();
         account.path = format!("{}:/usr/bin:/bin", programs.display());
     })
 }

@@ -1,10 +1,9 @@
 //! A long line between two network namespaces: the number of streams of a transfer.
 
 use crate::faultfs::testbed;
-use crate::world::{LADS, Stopwatch, World, not_tried};
+use crate::world::{LADS, Stopwatch, World, not_tried, write_script};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -99,11 +98,8 @@ impl Transfer<'_> {
     fn script(&self, world: &World) -> String {
         let shell = world.path("shell");
         let there = self.reno.command(Reno::OtherEnd);
-        let text = format!(
-            "#!/bin/sh\nshift\nexec ip netns exec \"$SINK_NAMESPACE\" sh -c \"{there} $*\"\n"
-        );
-        fs::write(&shell, text).unwrap();
-        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("shift\nexec ip netns exec \"$SINK_NAMESPACE\" sh -c \"{there} $*\"");
+        write_script(&shell, &text).unwrap();
         let limit = self.connections_max.map_or_else(String::new, |max| {
             format!(
                 "iptables-legacy -A OUTPUT -p tcp --syn -m connlimit --connlimit-above {max} \

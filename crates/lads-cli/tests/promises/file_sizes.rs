@@ -2,7 +2,7 @@
 //! of one file, and ends no process.
 
 use crate::remote::{CREATE, GROUP, open, shell, told};
-use crate::world::{LADS, Rng, World, has, lads, run, there, wait_for};
+use crate::world::{LADS, Rng, World, has, lads, run, there, wait_for, write_script};
 use lads_engine::remote::{Client, ClientOptions, StageOptions, Told};
 use std::env;
 use std::fs;
@@ -151,12 +151,10 @@ fn a_program_outlives_staging_beyond_the_limit() {
     let fifo = world.path("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let wait = format!(
-        "#!/bin/sh\nread go < {}\nshift\nexec prlimit --fsize=unlimited:unlimited \"$@\"\n",
+        "read go < {}\nshift\nexec prlimit --fsize=unlimited:unlimited \"$@\"",
         fifo.display()
     );
-    fs::write(world.path("server"), wait).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(world.path("server"), mode).unwrap();
+    write_script(&world.path("server"), &wait).unwrap();
     let mut program = Command::new("prlimit");
     program.args([&format!("--fsize={LIMIT_BYTES}:unlimited"), "--"]);
     program.arg(env::current_exe().unwrap());

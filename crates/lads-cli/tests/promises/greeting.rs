@@ -3,7 +3,7 @@
 use crate::proxy::free_port;
 use crate::world::{
     LADS, RUN_HERE, Rng, Running, Stopwatch, World, for_seeds, lads, run, send_signal, start,
-    there, wait_for, wait_until_gone,
+    there, wait_for, wait_until_gone, write_script,
 };
 use lads_core::message::{
     Hello, LENGTH_BYTES, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN, decode, encode,
@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -230,8 +229,8 @@ fn a_program_is_told_once_of_a_wait() {
 #[test]
 fn ssh_has_more_time_than_the_timeout() {
     let world = one_file();
-    let file = world.write("bin/ssh", b"#!/bin/sh\n[ \"$1\" = -G ] || exec sleep 300\n");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let file = world.path("ssh");
+    write_script(&file, "[ \"$1\" = -G ] || exec sleep 300").unwrap();
     for words in [file.display().to_string(), format!("env X=1 {}", file.display())] {
         let running = start(through(&world, &words, &["--timeout", "1"]));
         let told = "(5 min 00 s at most)";

@@ -1,12 +1,12 @@
 //! Remote files on a host where no server was started: the client starts one through ssh.
 
-use crate::world::{LADS, RUN_HERE, Stopwatch, World, send_signal, wait_for};
+use crate::world::{LADS, RUN_HERE, Stopwatch, World, send_signal, wait_for, write_script};
 use lads_core::remote::message::OpenMode;
 use lads_engine::RemoteShell;
 use lads_engine::remote::{Client, ClientOptions, FileHandle, RemoteError};
 use lads_tried::Sshd;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -36,9 +36,8 @@ pub(crate) fn open(client: &Client, path: &str) -> Result<FileHandle, RemoteErro
 /// A script that tells its number and becomes a command.
 pub(crate) fn told(world: &World, name: &str, command: &str) -> String {
     let (script, pid) = (world.path(name), world.path(format!("{name}.pid")));
-    let text = format!("#!/bin/sh\necho $$ > {}\nexec {command}\n", pid.display());
-    fs::write(&script, text).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = format!("echo $$ > {}\nexec {command}", pid.display());
+    write_script(&script, &text).unwrap();
     script.display().to_string()
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) use lads_trees::Rng;
-pub(crate) use lads_tried::{Stopwatch, has, is_root, not_tried};
+pub(crate) use lads_tried::{Stopwatch, has, is_root, not_tried, write_script};
 
 /// The command under test.
 pub(crate) const LADS: &str = env!("CARGO_BIN_EXE_lads");
@@ -132,8 +132,7 @@ impl World {
     /// Makes a script in place of ssh, which drops the host and runs the rest on this machine.
     pub(crate) fn fake_shell(&self, script: &str) -> String {
         let path = self.path(format!("shell-{}", script.len()));
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, script).unwrap();
         path.to_str().unwrap().to_owned()
     }
 }

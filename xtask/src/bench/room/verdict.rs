@@ -9,8 +9,8 @@ use super::route::{Distance, Line, LineKind, Route};
 use crate::scratch::Scratch;
 use crate::shell;
 use anyhow::{Context, Result, ensure};
+use lads_tried::write_script;
 use serde_json::Value;
-use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -191,8 +191,8 @@ impl Bed<'_> {
     /// with others.
     fn slow_processors(&self) -> Result<Vec<Row>> {
         let (shell, there) = (self.notes.join("shell"), self.notes.join("there"));
-        script(&shell, "shift; exec \"$@\"")?;
-        script(&there, &format!("exec taskset -c 1 {} \"$@\"", self.lads.display()))?;
+        write_script(&shell, "shift; exec \"$@\"")?;
+        write_script(&there, &format!("exec taskset -c 1 {} \"$@\"", self.lads.display()))?;
         let seconds = format!("{SECONDS}s");
         let ended = || {
             let mut command = shell::command("taskset");
@@ -268,13 +268,6 @@ fn verdict(mut command: Command) -> Result<Ended> {
         bottleneck: last["bottleneck"].as_str().unwrap_or("nothing").to_owned(),
         bytes_per_second: last["bytes_per_second"].as_f64().context("it tells no rate")?,
     })
-}
-
-/// Makes a script for a shell.
-fn script(path: &Path, text: &str) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::write(path, format!("#!/bin/sh\n{text}\n"))?;
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
 /// Programs that want all of a processor. They end when this is dropped.

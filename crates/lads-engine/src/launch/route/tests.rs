@@ -53,11 +53,9 @@ fn what_a_person_says_goes_first() {
 fn ssh_is_asked_for_the_name_behind_an_alias() {
     let directory = tempfile::tempdir().unwrap();
     let ssh = directory.path().join("ssh");
-    let script = "#!/bin/sh\n[ \"$1 $2 $3\" = '-p 22 -G' ] || exit 1\n\
-                  echo port 22; echo \"hostname 127.0.0.2\"; echo hostnamex wrong\n";
-    std::fs::write(&ssh, script).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&ssh, mode).unwrap();
+    let script = "[ \"$1 $2 $3\" = '-p 22 -G' ] || exit 1\n\
+                  echo port 22; echo \"hostname 127.0.0.2\"; echo hostnamex wrong";
+    lads_tried::write_script(&ssh, script).unwrap();
     let remote = shell(&[ssh.to_str().unwrap(), "-p", "22"]);
     assert_eq!(addresses(remote, "alias.invalid", ""), Ok(vec!["127.0.0.2:7".to_owned()]));
 }
