@@ -61,6 +61,7 @@ pub fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
         }
     }
     let mut files: Vec<PathBuf> = Vec::new();
+    let mut others: Vec<PathBuf> = Vec::new();
     for number in 0..scale.entries {
         let path = directories[rng.below(directories.len())].join(name(rng, number + 1000));
         if path.symlink_metadata().is_ok() {
@@ -70,6 +71,10 @@ pub fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
             0 => symlink(OsStr::from_bytes(&link_target(rng)), &path).unwrap(),
             1 if !files.is_empty() => {
                 fs::hard_link(&files[rng.below(files.len())], &path).unwrap();
+                continue;
+            }
+            2 if !others.is_empty() && rng.is_one_in(2) => {
+                fs::hard_link(&others[rng.below(others.len())], &path).unwrap();
                 continue;
             }
             2 => sparse_file(rng, &path),
@@ -86,6 +91,7 @@ pub fn grow(rng: &mut Rng, root: &Path, scale: &Scale) {
             files.push(path);
         } else {
             own_and_date(rng, &path);
+            others.push(path);
         }
     }
     for directory in directories.iter().rev() {
@@ -159,7 +165,7 @@ fn sparse_file(rng: &mut Rng, path: &Path) {
     }
 }
 
-/// A FIFO, or a device of no number in use; making the latter needs root.
+/// Makes a FIFO or, as root, a device of no number in use.
 fn special(rng: &mut Rng, path: &Path) {
     let kind = match rng.below(4) {
         0 if is_root() => FileType::CharacterDevice,
@@ -249,6 +255,8 @@ pub fn set_acl(path: &Path, attribute: &[u8], rng: &mut Rng) {
 /// What can be seen of something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
+    /// The type.
+    pub kind: fs::FileType,
     /// Kind and mode, owner, size, time of change, content.
     pub what: String,
     /// When anything of it was last touched, even if to the same.
@@ -271,22 +279,48 @@ pub fn describe(root: &Path) -> BTreeMap<PathBuf, Seen> {
         let size = if metadata.is_dir() { 0 } else { metadata.size() };
         let what = format!("{mode:o} {uid} {gid} {size} {mtime}.{nanos:09} {content}");
         let touched = (metadata.ctime(), metadata.ctime_nsec());
-        all.insert(below, Seen { what, touched });
+        all.insert(below, Seen { kind: metadata.file_type(), what, touched });
     });
     all
 }
 
-/// Calls `meet` for everything below `root`, and `root` itself; what vanishes is left out.
+/// Calls `meet` for `root` and every entry below it. Entries that disappear meanwhile are skipped.
 pub fn visit(root: &Path, meet: &mut impl FnMut(&Path, &fs::Metadata)) {
     let Ok(metadata) = root.symlink_metadata() else { return };
     meet(root, &metadata);
-    if metadata.is_dir()
-        && let Ok(names) = fs::read_dir(root)
-    {
-        for name in names.filter_map(Result::ok) {
-            visit(&name.path(), meet);
-        }
+    if metadata.is_dir() {
+        entries(root).for_each(|path| visit(&path, meet));
     }
+}
+
+/// Calls `meet` as [`visit`] does, with the files and directories that symbolic links lead to in
+/// place of the links. Links that lead nowhere, or to a directory that they lie in, stay links.
+pub fn visit_through_links(root: &Path, meet: &mut impl FnMut(&Path, &fs::Metadata)) {
+    visit_below(root, &mut Vec::new(), meet);
+}
+
+/// Visits `path`, which lies in the directories with the device and inode numbers `above`.
+fn visit_below(
+    path: &Path,
+    above: &mut Vec<(u64, u64)>,
+    meet: &mut impl FnMut(&Path, &fs::Metadata),
+) {
+    let Ok(own) = path.symlink_metadata() else { return };
+    let identity = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino());
+    let referent = path.metadata().ok().filter(|it| !above.contains(&identity(it)));
+    let metadata = referent.unwrap_or(own);
+    meet(path, &metadata);
+    if metadata.is_dir() {
+        above.push(identity(&metadata));
+        entries(path).for_each(|path| visit_below(&path, above, meet));
+        above.pop();
+    }
+}
+
+/// Returns the paths of the entries of a directory.
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = fs::read_dir(directory).into_iter().flatten();
+    names.filter_map(|entry| Some(entry.ok()?.path()))
 }
 
 /// A number that stands for a file's bytes; `None` if it is no file, or cannot be read.

@@ -1,12 +1,16 @@
 //! Changes the source while it is moved. Each change is a single system call, so that there is no
 //! state in between that the history does not know.
+//!
+//! A command that removes files at the source may remove the file first. Then nothing is changed.
 
 use super::history::History;
 use anyhow::Result;
-use lads_trees::{Rng, visit};
-use rustix::fs::{CWD, Timespec, Timestamps, utimensat};
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
+use lads_trees::{Rng, visit, visit_through_links};
+use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
+use rustix::io::Errno;
+use std::fs::{self, Metadata, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -48,10 +52,16 @@ impl Changes {
             return Ok(None);
         }
         self.left -= 1;
-        let said = change(&mut self.rng, root, history, self.is_unprivileged)?;
+        let said = change(&mut self.rng, root, history, self.is_unprivileged);
         self.due = Instant::now() + INTERVAL;
-        Ok(said)
+        said.or_else(|error| if is_gone(&error) { Ok(None) } else { Err(error) })
     }
+}
+
+/// Whether a change failed because the command has removed the file.
+fn is_gone(error: &anyhow::Error) -> bool {
+    let of_std = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    of_std == Some(ErrorKind::NotFound) || error.downcast_ref() == Some(&Errno::NOENT)
 }
 
 /// Makes one change to one file. Returns `None` if there is no file to change.
@@ -70,9 +80,10 @@ fn change(
     // after them.
     let is_of_largest = rng.is_one_in(2);
     let path = if is_of_largest { largest(&files) } else { &files[rng.below(files.len())] };
-    let size = path.metadata()?.size();
+    let before = path.metadata()?;
+    let size = before.size();
     let open = || OpenOptions::new().write(true).open(path);
-    let kind = rng.below(if is_of_largest { 16 } else { 8 });
+    let kind = rng.below(if is_of_largest { 18 } else { 10 });
     let what = match kind {
         0 => {
             let added_bytes = 1 + rng.below(100_000);
@@ -83,7 +94,7 @@ fn change(
             open()?.set_len(rng.next() % size)?;
             "cut"
         }
-        2 | 3 | 8.. if size >= PAGE_BYTES => {
+        2 | 3 | 10.. if size >= PAGE_BYTES => {
             overwrite_unseen(rng, path)?;
             history.on_changed(root, path);
             note_stealth(root, path, history);
@@ -94,22 +105,18 @@ fn change(
             // it.
             let new = root.with_extension("new");
             fs::write(&new, rng.bytes(usize::try_from(size)?))?;
-            let before = path.metadata()?;
-            std::os::unix::fs::chown(&new, Some(before.uid()), Some(before.gid()))?;
-            fs::rename(&new, path)?;
+            put(&new, path, &before)?;
             "replaced"
         }
         5 => {
             fs::remove_file(path)?;
-            history.has_lost_names = true;
-            history.on_changed(root, path);
+            history.on_removed(root, path, &before);
             return Ok(Some(format!("removed: {path:?}")));
         }
         6 => {
             let renamed = path.with_file_name(format!("renamed{}", rng.below(1_000_000)));
             fs::rename(path, &renamed)?;
-            history.has_lost_names = true;
-            history.on_changed(root, path);
+            history.on_removed(root, path, &before);
             history.on_changed(root, &renamed);
             return Ok(Some(format!("renamed: {path:?} to {renamed:?}")));
         }
@@ -118,6 +125,17 @@ fn change(
             let mode = if can_read_all { 0 } else { 0o400 };
             fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
             "mode 0"
+        }
+        8 | 9 => {
+            let new = root.with_extension("new");
+            let _ = fs::remove_file(&new);
+            match kind {
+                8 => symlink("/nowhere/at/all", &new)?,
+                _ => mknodat(CWD, &new, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?,
+            }
+            put(&new, path, &before)?;
+            history.has_lost_names = true;
+            if kind == 8 { "a link now" } else { "a FIFO now" }
         }
         _ => {
             let new = path.with_file_name(format!("new{}", rng.below(1_000_000)));
@@ -128,6 +146,15 @@ fn change(
     };
     history.on_changed(root, path);
     Ok(Some(format!("{what}: {path:?}")))
+}
+
+/// Puts a new entry, made outside of the source, in the place of a file and gives it the owner of
+/// the file.
+fn put(new: &Path, path: &Path, before: &Metadata) -> Result<()> {
+    std::os::unix::fs::lchown(new, Some(before.uid()), Some(before.gid()))?;
+    // Otherwise, a file that the command has removed would be back.
+    path.symlink_metadata()?;
+    Ok(fs::rename(new, path)?)
 }
 
 /// Overwrites a part of the file. Afterwards the file looks the same, except for the time when its
@@ -145,7 +172,7 @@ fn overwrite_unseen(rng: &mut Rng, path: &Path) -> Result<()> {
 /// Records all names of a file whose change cannot be seen.
 fn note_stealth(root: &Path, path: &Path, history: &mut History) {
     let Ok(own) = path.metadata() else { return };
-    visit(root, &mut |other, metadata| {
+    visit_through_links(root, &mut |other, metadata| {
         if metadata.ino() == own.ino()
             && let Ok(below) = other.strip_prefix(root)
         {

@@ -1,6 +1,9 @@
 //! Records all contents that each file has ever had: the target may hold any of them under its
 //! name.
 
+use super::moves::Moves;
+use super::plan::Step;
+use super::view::view;
 use lads_trees::{hash_of, is_own_name, visit};
 use std::collections::{HashMap, HashSet};
 use std::fs::Metadata;
@@ -19,6 +22,10 @@ pub(super) struct History {
     known: HashSet<PathBuf>,
     /// Files whose content has changed, but whose size and modification time have not.
     pub(super) stealthy: HashSet<PathBuf>,
+    /// Whether the command of the current step copies what links lead to.
+    follows_links: bool,
+    /// The entries that the commands remove at the source.
+    pub(super) moves: Moves,
     /// Files that have changed since [`Self::begin_step`].
     changed: HashSet<PathBuf>,
     /// Whether the source has lost a name.
@@ -28,7 +35,7 @@ pub(super) struct History {
 impl History {
     /// Records everything that is below `root` now: all of it may be at the target.
     pub(super) fn learn(&mut self, root: &Path) {
-        visit(root, &mut |path, metadata| self.learn_one(root, path, metadata));
+        view(root, self.follows_links, &mut |path, metadata| self.learn_one(root, path, metadata));
     }
 
     fn learn_one(&mut self, root: &Path, path: &Path, metadata: &Metadata) {
@@ -43,17 +50,42 @@ impl History {
         self.known.insert(below);
     }
 
-    /// Records that the entry at `path` below `root` has changed, under this name and under all
-    /// other names of the same file.
+    /// Records that the entry at `path` below the source `root` has changed, under this name and
+    /// under all other names of the same file.
     pub(super) fn on_changed(&mut self, root: &Path, path: &Path) {
         let own = path.symlink_metadata().map(|metadata| metadata.ino()).ok();
         self.changed.extend(path.strip_prefix(root).map(Path::to_owned));
-        visit(root, &mut |other, metadata| {
-            if metadata.is_file() && Some(metadata.ino()) == own {
+        view(root, self.follows_links, &mut |other, metadata| {
+            if other == path || (metadata.is_file() && Some(metadata.ino()) == own) {
                 self.learn_one(root, other, metadata);
-                self.changed.extend(other.strip_prefix(root).map(Path::to_owned));
+                let below = other.strip_prefix(root).expect("it lies there");
+                self.changed.insert(below.to_owned());
+                self.moves.on_changed(below, other, metadata);
             }
         });
+    }
+
+    /// Records that chaos has removed this name of a file from the source `root`.
+    pub(super) fn on_removed(&mut self, root: &Path, path: &Path, metadata: &Metadata) {
+        let below = path.strip_prefix(root).expect("it lies there");
+        self.has_lost_names = true;
+        self.changed.insert(below.to_owned());
+        // With --copy-links, the name may have been seen at several paths.
+        let names = self.names.get(&(metadata.dev(), metadata.ino())).into_iter().flatten();
+        let gone = names.filter(|name| root.join(name).symlink_metadata().is_err());
+        self.moves.forget(gone.map(PathBuf::as_path).chain([below]));
+    }
+
+    /// Whether the file, or another name of it, is at the target with one of the contents that the
+    /// file has ever had.
+    pub(super) fn has_version_at(&self, target: &Path, below: &Path) -> bool {
+        hash_of(&target.join(below)).is_some_and(|hash| self.is_version(below, hash))
+    }
+
+    /// All known names of the file that is or was at this path of the source.
+    pub(super) fn names_of(&self, below: &Path) -> impl Iterator<Item = &Path> {
+        let files = self.names.values().filter(move |names| names.contains(below));
+        files.flatten().map(PathBuf::as_path)
     }
 
     /// Whether the file, under this name or under another one, has ever had this content. LADS
@@ -66,8 +98,13 @@ impl History {
     }
 
     /// Starts a step: changes until now belong to earlier steps.
-    pub(super) fn begin_step(&mut self) {
+    pub(super) fn begin_step(&mut self, step: &Step, source: &Path) {
         self.changed.clear();
+        self.follows_links = step.choice.follows_links();
+        if self.follows_links {
+            self.learn(source);
+        }
+        self.moves.begin_step(step, source);
     }
 
     /// Whether the source has changed in this step.

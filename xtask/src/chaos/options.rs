@@ -48,10 +48,9 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--include-from", ByRound),
     ("--files-from", ByRound),
     ("--from0", ByRound),
-    // The judge compares links, and a source that stays as it is.
-    ("--copy-links", Never),
-    ("--remove-source-files", Never),
-    ("--force", Never),
+    ("--copy-links", Drawn(10, FLAG)),
+    ("--remove-source-files", Drawn(10, FLAG)),
+    ("--force", Drawn(6, FLAG)),
     ("--ignore-times", Drawn(8, FLAG)),
     ("--update", Drawn(16, FLAG)),
     ("--ignore-existing", Drawn(16, FLAG)),
@@ -225,15 +224,30 @@ impl Choice {
         DELETION.iter().any(|name| self.has(name))
     }
 
+    /// Whether the command replaces directories that are not empty by entries of other kinds.
+    pub(super) fn forces(&self) -> bool {
+        self.has("--force") || self.deletes()
+    }
+
+    /// Whether the command copies what links lead to.
+    pub(super) fn follows_links(&self) -> bool {
+        self.has("--copy-links")
+    }
+
+    /// Whether the command removes entries at the source.
+    pub(super) fn moves(&self) -> bool {
+        self.has("--remove-source-files")
+    }
+
     /// Removes the options that remove something.
     pub(super) fn leave_out_deletion(&mut self) {
         DELETION.iter().for_each(|name| self.leave_out(name));
     }
 
-    /// The options that leave entries out or remove something, in rsync's form.
+    /// The options that leave entries out or remove something at the target, in rsync's form.
     pub(super) fn passing(&self) -> Vec<String> {
-        let given =
-            PASSING.into_iter().chain(DELETION).filter_map(|name| Some((name, self.value(name)?)));
+        let names = PASSING.into_iter().chain(DELETION).chain(["--force"]);
+        let given = names.filter_map(|name| Some((name, self.value(name)?)));
         let word = |(name, value): (&str, &str)| match value {
             "" => name.to_owned(),
             value => format!("{name}={value}"),
@@ -281,14 +295,8 @@ impl Choice {
 
     /// The options with which rsync compares the same things as `lads cp` does with this choice.
     pub(super) fn comparison(&self) -> Vec<&'static str> {
-        // Times are compared to the nanosecond, except for --update: there, rsync treats changes
-        // within the same second as equally old.
-        let window = if self.has("--update") { "--modify-window=1" } else { "--modify-window=-1" };
-        let mut options = vec!["-anci", window, "--no-D"];
-        let has_all = self.has("-D");
-        options.extend((has_all || self.has("--devices")).then_some("--devices"));
-        options.extend((has_all || self.has("--specials")).then_some("--specials"));
-        options.extend((!self.has("--no-hard-links")).then_some("-H"));
+        let mut options = vec!["-anci", "--no-D"];
+        options.extend(self.kinds());
         if !self.has("--no-xattrs") {
             options.push("-X");
             // For rsync, ACLs are part of the permissions.
@@ -299,6 +307,23 @@ impl Choice {
         if self.has("--no-owner") {
             options.extend(["--no-owner", "--no-group"]);
         }
+        options
+    }
+
+    /// The options with which rsync copies entries of the same kinds as `lads cp` with this choice,
+    /// and compares their times as it does.
+    pub(super) fn kinds(&self) -> Vec<&'static str> {
+        // Times are compared to the nanosecond, except for --update: there, rsync treats changes
+        // within the same second as equally old.
+        let window = if self.has("--update") { "--modify-window=1" } else { "--modify-window=-1" };
+        let mut options = vec![window];
+        let has_all = self.has("-D");
+        options.extend((has_all || self.has("--devices")).then_some("--devices"));
+        options.extend((has_all || self.has("--specials")).then_some("--specials"));
+        options.extend((!self.has("--no-hard-links")).then_some("-H"));
+        options.extend(self.follows_links().then_some("-L"));
+        // A link to a directory on another file system becomes an empty directory.
+        options.extend((self.follows_links() && self.has("--one-file-system")).then_some("-x"));
         options
     }
 }

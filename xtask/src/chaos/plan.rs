@@ -32,6 +32,10 @@ pub(super) struct Plan {
     pub(super) is_unprivileged: bool,
     /// Whether the target has entries before the first step.
     pub(super) has_old_target: bool,
+    /// Whether some of them have other kinds than the entries of the source.
+    pub(super) has_old_kinds: bool,
+    /// Whether the source has links that lead nowhere, or to a directory that they lie in.
+    pub(super) has_bad_links: bool,
     /// The steps in order. All steps except the last have accidents or are dry runs.
     pub(super) steps: Vec<Step>,
 }
@@ -39,6 +43,8 @@ pub(super) struct Plan {
 /// One run of the command, and what happens to it.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
+    /// The seed for changes of the kinds of entries of the source before the step.
+    pub(super) kind_changes: Option<u64>,
     pub(super) choice: Choice,
     pub(super) selection: Selection,
     pub(super) is_dry_run: bool,
@@ -62,10 +68,11 @@ pub(super) enum Output {
 }
 
 impl Step {
-    /// Returns this command without accidents, network rules, limits and timeout, and with its
-    /// output kept.
+    /// Returns this command without changes, accidents, network rules, limits and timeout, and with
+    /// its output kept.
     pub(super) fn calm(&self) -> Self {
         let mut calm = Self {
+            kind_changes: None,
             accidents: Vec::new(),
             network: Vec::new(),
             output: Output::Kept,
@@ -76,6 +83,16 @@ impl Step {
         // A busy machine must not be mistaken for a dead peer.
         calm.choice.leave_out("--timeout");
         calm
+    }
+
+    /// Whether nothing but accidents can keep the command from copying everything.
+    pub(super) fn is_calm(&self) -> bool {
+        self.network.is_empty() && self.file_bytes_max.is_none()
+    }
+
+    /// Whether the command removes entries at the source.
+    pub(super) fn moves(&self) -> bool {
+        self.choice.moves() && !self.is_dry_run
     }
 }
 
@@ -103,6 +120,7 @@ impl Plan {
         scale.has_specials &= !bounds.is_unprivileged;
         // Old entries at the target would take up the space of a small file system.
         let has_old_target = rng.is_one_in(2) && !bounds.is_small();
+        let (has_old_kinds, has_bad_links) = (rng.is_one_in(3), rng.is_one_in(2));
         let mut steps: Vec<Step> = Vec::new();
         for _ in 0..=rng.below(3) {
             // On average, half of the steps repeat the previous command.
@@ -124,6 +142,7 @@ impl Plan {
             }
         }
         keep_to_a_network_in_time(&mut steps);
+        keep_what_is_moved(&mut steps);
         steps.push(steps[steps.len() - 1].calm());
         if let Some(last) = steps.last_mut() {
             last.is_dry_run = false;
@@ -138,8 +157,20 @@ impl Plan {
             storage,
             is_unprivileged,
             has_old_target,
+            has_old_kinds,
+            has_bad_links,
             steps,
         }
+    }
+
+    /// Whether a command of the round copies what links lead to.
+    pub(super) fn follows_links(&self) -> bool {
+        self.steps.iter().any(|step| step.choice.follows_links())
+    }
+
+    /// Whether a command of the round removes entries at the source.
+    pub(super) fn moves(&self) -> bool {
+        self.steps.iter().any(|step| step.choice.moves())
     }
 }
 
@@ -164,6 +195,14 @@ fn keep_to_a_network_in_time(steps: &mut [Step]) {
     for step in steps.iter_mut().filter(|step| !step.network.is_empty()) {
         step.choice.give("--timeout", "2");
         step.choice.give("--connect-timeout", "60");
+    }
+}
+
+/// Removes the options that delete if a command of the round removes entries at the source: a later
+/// command would delete them at the target.
+fn keep_what_is_moved(steps: &mut [Step]) {
+    if steps.iter().any(|step| step.choice.moves()) {
+        steps.iter_mut().for_each(|step| step.choice.leave_out_deletion());
     }
 }
 
@@ -202,6 +241,11 @@ impl Step {
 
     fn draw(rng: &mut Rng, bounds: &Bounds) -> Self {
         let (mut choice, selection) = (Choice::draw(rng), Selection::draw(rng));
+        // ramfs has nothing but the page cache, past which --verify media reads.
+        if bounds.storage == Storage::NoAttributesSink && choice.value("--verify") == Some("media")
+        {
+            choice.leave_out("--verify");
+        }
         let can_have_proxy = bounds.way != Way::Here && !bounds.is_tunnelled;
         let has_proxy = rng.is_one_in(2) && can_have_proxy;
         let network = if has_proxy { network(rng, bounds.way) } else { Vec::new() };
@@ -228,8 +272,18 @@ impl Step {
             accidents.push((moment, Accident::StopBlocked));
         }
         let file_bytes_max = rng.is_one_in(16).then(|| (256 << 10) + rng.next() % (4 << 20));
-        let is_dry_run = false;
-        Self { choice, selection, is_dry_run, accidents, network, output, file_bytes_max }
+        let seed = rng.next();
+        let has_kind_changes = rng.is_one_in(3);
+        Self {
+            kind_changes: has_kind_changes.then_some(seed),
+            choice,
+            selection,
+            is_dry_run: false,
+            accidents,
+            network,
+            output,
+            file_bytes_max,
+        }
     }
 }
 
@@ -264,7 +318,7 @@ fn accident(rng: &mut Rng, bounds: &Bounds, has_proxy: bool) -> Accident {
     }
 }
 
-const SOURCE_CALLS: [&str; 9] = [
+const SOURCE_CALLS: [&str; 10] = [
     "opendir",
     "readdir",
     "open",
@@ -274,6 +328,7 @@ const SOURCE_CALLS: [&str; 9] = [
     "readlink",
     "listxattr",
     "getxattr",
+    "unlink",
 ];
 const SINK_CALLS: [&str; 19] = [
     "mkdir",

@@ -20,6 +20,10 @@ use std::time::{Duration, Instant};
 /// directory.
 const MARK: &str = "LADS_CHAOS_ROUND";
 
+/// The exit code of a command that moved everything, and reports metadata that the target does not
+/// keep.
+pub(super) const REDUCED: i32 = 13;
+
 /// A process of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
@@ -236,6 +240,11 @@ impl Ended {
     /// The summary, if it is the last event.
     pub(super) fn summary(&self) -> Option<Value> {
         self.events().pop().filter(|event| event["event"] == "summary")
+    }
+
+    /// Whether the command has copied everything, except for metadata that the target does not keep.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.code, Some(0 | REDUCED))
     }
 
     /// A number in the summary; zero if there is no summary.

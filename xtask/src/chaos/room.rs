@@ -19,7 +19,7 @@ const IMAGE_BYTES: u64 = 256 << 20;
 const MORE_ROOM_BYTES: u64 = 512 << 20;
 
 /// The user without privileges, `nobody`.
-const NOBODY: u32 = 65_534;
+pub(super) const NOBODY: u32 = 65_534;
 /// The program that runs a command as this user.
 pub(super) const AS_NOBODY: [&str; 4] =
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -210,12 +210,13 @@ impl Room {
     }
 
     /// Makes the user without privileges the owner of everything in the room. That user can read
-    /// it, but not write to all directories.
-    pub(super) fn give_to_nobody(&mut self) -> Result<()> {
+    /// it, but not write to all directories, unless commands remove entries of these.
+    pub(super) fn give_to_nobody(&mut self, is_moved: bool) -> Result<()> {
         self.is_of_nobody = true;
         let owner = format!("{NOBODY}:{NOBODY}");
         shell::run_quietly(Command::new("chown").args(["-hR", &owner]).arg(&self.directory))?;
-        shell::run_quietly(Command::new("chmod").args(["-R", "u+rX"]).arg(&self.directory))
+        let mode = if is_moved { "u+rwX" } else { "u+rX" };
+        shell::run_quietly(Command::new("chmod").args(["-R", mode]).arg(&self.directory))
     }
 
     /// Gives the storage an order, such as `fail write EIO nth=3` or `state 2 full`.

@@ -6,20 +6,26 @@ use super::accident::{Accident, Moment, Whom};
 use super::changes::Changes;
 use super::history::{History, own_names};
 use super::judge::{self, Outcome};
+use super::kinds;
 use super::options::Choice;
 use super::plan::{Output, Plan, Step, Way};
 use super::process::{self, Ended, Member, Running, within};
+use super::removal::Before;
 use super::report::Report;
-use super::room::{AS_NOBODY, Network, Room};
+use super::room::{AS_NOBODY, NOBODY, Network, Room};
 use super::selection::Selection;
 use super::tree;
+use super::view;
 use anyhow::{Context, Result, bail, ensure};
 use lads_trees::{Rng, describe};
 use rustix::process::Signal;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// The name of a directory outside of the source to which links of the source lead.
+const ELSEWHERE: &str = "elsewhere";
 /// The limit for a step. No step takes that long, even on a busy machine: its timeouts are at most
 /// 12 s.
 const HANG: Duration = Duration::from_secs(60);
@@ -48,6 +54,10 @@ pub(super) struct Round<'a> {
     /// Whether all runs are about the same files and keep a journal. Then the last run knows what
     /// the earlier ones began.
     is_all_known: bool,
+    /// Whether the last command has copied everything. Otherwise, its journal stays.
+    is_last_complete: bool,
+    /// The text of the links that files and directories of the source become.
+    link_text: PathBuf,
 }
 
 /// The state of a step that is running.
@@ -73,12 +83,16 @@ impl<'a> Round<'a> {
     /// Prepares a round in `directory`.
     pub(super) fn new(plan: &Plan, directory: PathBuf, tools: &'a Tools) -> Result<Self> {
         let first = plan.steps.first().context("a plan has a step")?;
-        let files = |step: &Step| (step.selection, step.choice.sizes());
+        let files =
+            |step: &Step| (step.selection, step.choice.sizes(), step.choice.follows_links());
         let is_all_known = plan
             .steps
             .iter()
             .all(|step| !step.choice.has("--no-journal") && files(step) == files(first));
+        // A link to the canary would let a command remove it.
+        let referent = if plan.follows_links() { ELSEWHERE } else { "canary" };
         Ok(Self {
+            link_text: directory.join(referent),
             tools,
             room: Room::new(directory, plan.storage, tools)?,
             way: plan.way,
@@ -95,21 +109,26 @@ impl<'a> Round<'a> {
             report: Report::default(),
             rival: None,
             is_all_known,
+            is_last_complete: false,
         })
     }
 
     /// Plays the whole round. An error is a broken promise, or something that chaos could not do.
     pub(super) fn play(&mut self, plan: &Plan, rng: &mut Rng) -> Result<()> {
         let source = self.room.source_beneath();
-        tree::grow(rng, &source, plan, &self.room.path("canary"))?;
+        let canary = self.room.path("canary");
+        tree::grow(rng, &source, plan, &canary, &self.room.path(ELSEWHERE))?;
         self.history.learn(&source);
         tree::grow_rival(rng, &source, &self.room.path("home/rival"))?;
         if plan.has_old_target {
-            tree::plant(rng, &source, &self.room.target_beneath(), &self.room.path("canary"))?;
+            tree::plant(rng, &source, &self.room.target_beneath(), &canary)?;
+            if plan.has_old_kinds {
+                tree::plant_kinds(rng, &source, &self.room.target_beneath(), &canary)?;
+            }
             self.history.learn(&self.room.target_beneath());
         }
         if self.is_unprivileged {
-            self.room.give_to_nobody()?;
+            self.room.give_to_nobody(plan.moves())?;
         }
         let canary = describe(&self.room.path("canary"));
         let (last, steps) = plan.steps.split_last().context("a plan has a step")?;
@@ -125,22 +144,26 @@ impl<'a> Round<'a> {
     /// Plays a step with its accidents, and judges it.
     fn play_step(&mut self, step: &Step, is_resumed: bool) -> Result<()> {
         let (source, target) = (self.room.source_beneath(), self.room.target_beneath());
-        self.history.begin_step();
-        let source_before = describe(&source);
+        if let Some(seed) = step.kind_changes {
+            let owner = self.is_unprivileged.then_some(NOBODY);
+            let said = kinds::change(seed, &source, &self.link_text, owner, &mut self.history)?;
+            self.story.extend(said);
+        }
+        step.selection.prepare(&self.room.path("home"), &source)?;
+        self.history.begin_step(step, &source);
+        let before = Before::look(step, &self.room)?;
         let target_before = step.is_dry_run.then(|| describe(&target));
         let outcome = self.run(step)?;
         self.room.mend()?;
         self.report.add(&outcome, is_resumed);
+        self.is_last_complete = outcome.ended.iter().all(Ended::is_complete);
         self.report.add_network(&step.network);
         let faults = self.history.faults(&target);
         ensure!(faults.is_empty(), "{}", faults.join("\n"));
-        if !outcome.happened.iter().any(|it| matches!(it, Accident::Change(..))) {
-            ensure!(describe(&source) == source_before, "the source was changed");
-        }
         if let Some(before) = target_before {
             ensure!(describe(&target) == before, "the dry run changed the target");
         }
-        judge::judge(&outcome, step, &self.room, &self.history)?;
+        judge::judge(&outcome, step, &self.room, &before, &mut self.history)?;
         ensure!(self.stage_is_empty()?, "something is left in the stage");
         Ok(())
     }
@@ -154,8 +177,13 @@ impl<'a> Round<'a> {
     fn end_well(&mut self, last: &Step) -> Result<()> {
         if let Some(choice) = self.rival.take() {
             let words = self.rival_words(&choice);
+            let rival = view::kinds(&self.room.path("home/rival"), false);
+            let target = view::kinds(&self.room.target_beneath(), false);
+            let is_blocked = !view::blocked(&rival, &target).is_empty();
             let ended = self.run_to_its_end(words)?;
-            ensure!(ended.code == Some(0), "the rival, alone: {}", ended.told());
+            let is_explained = ended.code == Some(0) || (ended.code == Some(6) && is_blocked);
+            ensure!(is_explained, "the rival, alone: {}", ended.told());
+            self.history.moves.on_rival(&rival);
         }
         self.play_step(last, true)?;
         if !self.history.stealthy.is_empty() {
@@ -166,7 +194,10 @@ impl<'a> Round<'a> {
         // A partial copy of a file that is gone from the source is recorded only if a block of it
         // was.
         if self.is_all_known && !self.history.has_lost_names {
-            let left = own_names(&self.room.target_beneath());
+            let mut left = own_names(&self.room.target_beneath());
+            if !self.is_last_complete {
+                left.retain(|path| path.extension() != Some(OsStr::new("journal")));
+            }
             ensure!(left.is_empty(), "left over: {left:?}");
         }
         Ok(())
@@ -199,7 +230,6 @@ impl<'a> Round<'a> {
 
     /// Runs a step until all its processes have ended.
     fn run(&mut self, step: &Step) -> Result<Outcome> {
-        step.selection.prepare(&self.room.path("home"), &self.room.source_beneath())?;
         let network = match step.network.as_slice() {
             [] => None,
             rules => {
@@ -354,8 +384,8 @@ impl<'a> Round<'a> {
             }
             Accident::Rival => {
                 let command = self.rival_words(&scene.step.choice);
-                scene.running.push(self.start(command, Output::Kept)?);
                 self.history.learn(&self.room.path("home/rival"));
+                scene.running.push(self.start(command, Output::Kept)?);
                 self.rival = Some(scene.step.choice.clone());
             }
             Accident::Order(order, millis) => {

@@ -4,7 +4,7 @@
 use super::plan::Plan;
 use anyhow::Result;
 use lads_trees::{Rng, set_mtime, visit};
-use std::fs;
+use std::fs::{self, FileType};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -20,11 +20,27 @@ const LARGE_ATTRIBUTE_BYTES: usize = 3_000;
 const OLDER: i64 = 1_000_000_000;
 const NEWER: i64 = 3_000_000_000;
 
-/// Makes the source. One link in it points to the canary.
-pub(super) fn grow(rng: &mut Rng, source: &Path, plan: &Plan, canary: &Path) -> Result<()> {
+/// Makes the source, and a directory to which a link in it leads. Another link leads to the canary,
+/// unless commands copy what links lead to and also remove it.
+pub(super) fn grow(
+    rng: &mut Rng,
+    source: &Path,
+    plan: &Plan,
+    canary: &Path,
+    elsewhere: &Path,
+) -> Result<()> {
     fs::write(canary.join("file"), "this was here")?;
     lads_trees::grow(rng, source, &plan.scale);
-    let _ = symlink(canary, source.join("canary"));
+    if plan.follows_links() {
+        fs::create_dir_all(elsewhere.join("below"))?;
+        fs::write(elsewhere.join("file"), "outside of the source")?;
+        fs::write(elsewhere.join("below/file"), "also outside of the source")?;
+        settle_links(source, plan.has_bad_links)?;
+        let _ = symlink(elsewhere, source.join("elsewhere"));
+    }
+    if !(plan.follows_links() && plan.moves()) {
+        let _ = symlink(canary, source.join("canary"));
+    }
     if plan.storage.reduces() {
         let path = source.join("large attribute");
         fs::write(&path, "its attribute is larger than some file systems take")?;
@@ -46,16 +62,46 @@ pub(super) fn grow(rng: &mut Rng, source: &Path, plan: &Plan, canary: &Path) -> 
     Ok(())
 }
 
-/// The files below `root`, sorted by path.
-fn files(root: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    visit(root, &mut |path, metadata| {
-        if metadata.is_file() {
-            files.extend(path.strip_prefix(root).map(Path::to_owned));
+/// Removes links that lead out of the source to the target and, unless `may_be_bad`, links that lead
+/// nowhere or to a directory that they lie in.
+fn settle_links(source: &Path, may_be_bad: bool) -> Result<()> {
+    let mut unwanted = Vec::new();
+    let root = source.canonicalize()?;
+    visit(source, &mut |path, metadata| {
+        if metadata.is_symlink() {
+            let is_outside =
+                path.canonicalize().is_ok_and(|it| root.starts_with(&it) && it != root);
+            if is_outside || (!may_be_bad && is_bad_link(path)) {
+                unwanted.push(path.to_owned());
+            }
         }
     });
-    files.sort();
-    files
+    Ok(unwanted.iter().try_for_each(fs::remove_file)?)
+}
+
+/// Whether a link leads nowhere, or to a directory that it lies in.
+pub(super) fn is_bad_link(path: &Path) -> bool {
+    let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+    let Ok(referent) = path.canonicalize() else { return true };
+    parent.is_none_or(|parent| parent.starts_with(referent))
+}
+
+/// The files below `root`, sorted by path.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let files = entries(root).into_iter().filter(|(_, kind)| kind.is_file());
+    files.map(|(below, _)| below).collect()
+}
+
+/// The entries below `root` with their types, sorted by path.
+fn entries(root: &Path) -> Vec<(PathBuf, FileType)> {
+    let mut entries = Vec::new();
+    visit(root, &mut |path, metadata| {
+        let below = path.strip_prefix(root).expect("it lies there");
+        entries.push((below.to_owned(), metadata.file_type()));
+    });
+    entries.retain(|(below, _)| !below.as_os_str().is_empty());
+    entries.sort_by(|one, other| one.0.cmp(&other.0));
+    entries
 }
 
 /// Puts older, newer and equal files at the target, and instead of some files symbolic links that
@@ -88,6 +134,44 @@ pub(super) fn plant(rng: &mut Rng, source: &Path, target: &Path, canary: &Path) 
                 fs::copy(&from, &to)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Puts entries at the target that have other kinds than those of the source, in the place of some
+/// of these.
+pub(super) fn plant_kinds(
+    rng: &mut Rng,
+    source: &Path,
+    target: &Path,
+    canary: &Path,
+) -> Result<()> {
+    fs::create_dir_all(target)?;
+    let mut planted: Vec<PathBuf> = Vec::new();
+    for (below, kind) in entries(source) {
+        let choice = rng.below(40);
+        let to = target.join(&below);
+        if choice >= 4 || planted.iter().any(|above| below.starts_with(above)) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().unwrap_or(target))?;
+        match to.symlink_metadata() {
+            Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(&to)?,
+            Ok(_) => fs::remove_file(&to)?,
+            Err(_) => {}
+        }
+        match choice {
+            0 | 1 if kind.is_dir() => symlink(canary, &to)?,
+            2 | 3 if kind.is_dir() => fs::write(&to, "in the place of a directory")?,
+            0 => fs::create_dir(&to)?,
+            1 | 2 => {
+                fs::create_dir(&to)?;
+                fs::write(to.join("file"), "in the place of another kind")?;
+            }
+            _ if kind.is_symlink() => fs::write(&to, "in the place of a link")?,
+            _ => symlink("/nowhere/at/all", &to)?,
+        }
+        planted.push(below);
     }
     Ok(())
 }
