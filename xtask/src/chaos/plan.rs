@@ -241,6 +241,12 @@ impl Step {
 
     fn draw(rng: &mut Rng, bounds: &Bounds) -> Self {
         let (mut choice, selection) = (Choice::draw(rng), Selection::draw(rng));
+        // rsync, which judges what has arrived, may see a source on the file system to which its
+        // links lead, while the command sees it on another one.
+        let is_elsewhere = matches!(bounds.storage, Storage::FaultySource | Storage::Ext4);
+        if is_elsewhere && choice.follows_links() {
+            choice.leave_out("--one-file-system");
+        }
         // ramfs has nothing but the page cache, past which --verify media reads.
         if bounds.storage == Storage::NoAttributesSink && choice.value("--verify") == Some("media")
         {
