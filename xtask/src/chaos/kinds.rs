@@ -75,9 +75,9 @@ pub(super) fn change(
             continue;
         }
         if old.is_dir() {
-            fs::remove_dir_all(path)?
+            fs::remove_dir_all(path)?;
         } else {
-            fs::remove_file(path)?
+            fs::remove_file(path)?;
         }
         new.make(&mut rng, path, link_text)?;
         if owner.is_some() {

@@ -153,7 +153,7 @@ impl Before {
     /// to remove them.
     fn wrongly_removed(&self, step: &Step, room: &Room, history: &History) -> Vec<PathBuf> {
         let now = kinds(&room.target_beneath(), false);
-        let is_directory = |kinds: &Kinds, path: &Path| kinds.get(path).map(|kind| kind.is_dir());
+        let is_directory = |kinds: &Kinds, path: &Path| kinds.get(path).map(FileType::is_dir);
         let is_replaced = |below: &Path| {
             below.ancestors().any(|above| {
                 is_directory(&self.target_kinds, above) == Some(true)
@@ -188,7 +188,7 @@ impl Before {
                 // Removing its entries changes the time of a directory.
                 Some(now) if kind.is_dir() => ensure!(now.kind.is_dir(), "{below:?} was replaced"),
                 Some(now) => {
-                    ensure!(now.what == before.what, "{below:?} was changed at the source")
+                    ensure!(now.what == before.what, "{below:?} was changed at the source");
                 }
                 None => ensure!(!kind.is_dir(), "the directory {below:?} was removed"),
             }
@@ -263,8 +263,8 @@ impl Moving {
         let source = room.source_beneath();
         // Through links, rsync would also remove what they lead to. For rsync, a time that the
         // target cannot represent is another time.
-        let is_told = !step.choice.follows_links()
-            && !(room.storage == Storage::PlainSink && step.choice.has("--update"));
+        let is_told = !(step.choice.follows_links()
+            || room.storage == Storage::PlainSink && step.choice.has("--update"));
         let kept = if is_told { Self::kept_by_rsync(step, room)? } else { None };
         copy_tree(&source, &copy)?;
         Ok(Self { copy, kept })
