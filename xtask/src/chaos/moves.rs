@@ -1,4 +1,4 @@
-//! Tracks the entries that `--remove-source-files` removes: each is still at the source, or it is at
+//! Tracks the entries that `--remove-source-files` removes: each is still at the source or at
 //! the target with the content that it had.
 
 use super::plan::Step;

@@ -242,7 +242,8 @@ impl Ended {
         self.events().pop().filter(|event| event["event"] == "summary")
     }
 
-    /// Whether the command has copied everything, except for metadata that the target does not keep.
+    /// Whether the command has copied everything, except for metadata that the target does not
+    /// keep.
     pub(super) fn is_complete(&self) -> bool {
         matches!(self.code, Some(0 | REDUCED))
     }
