@@ -62,8 +62,8 @@ pub(super) fn grow(
     Ok(())
 }
 
-/// Removes links that lead out of the source to the target and, unless `may_be_bad`, links that lead
-/// nowhere or to a directory that they lie in.
+/// Removes links that lead out of the source to the target and, unless `may_be_bad`, links that
+/// lead nowhere or to a directory that they lie in.
 fn settle_links(source: &Path, may_be_bad: bool) -> Result<()> {
     let mut unwanted = Vec::new();
     let root = source.canonicalize()?;
