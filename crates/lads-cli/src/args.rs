@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod choice;
+mod config;
 mod deploy;
 mod ends;
 mod imbalance;
@@ -31,6 +32,7 @@ use std::time::Duration;
 pub(crate) use bench::{BenchArgs, only_for_one_path};
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
+pub(crate) use config::ConfigArgs;
 pub(crate) use deploy::DeployArgs;
 use ends::EndsArgs;
 pub(crate) use ends::OrderArg;
@@ -87,13 +89,8 @@ fn with_copy(copy_command: Command) -> Command {
                 .before_help(text::CLEAN_EXAMPLES)
                 .help_template(EXAMPLES_FIRST),
         )
-        .subcommand(
-            DeployArgs::augment_args(Command::new("deploy"))
-                .about("Sends lads to hosts that do not have it, or removes it there")
-                .long_about(text::DEPLOY_ABOUT)
-                .before_help(text::DEPLOY_EXAMPLES)
-                .help_template(EXAMPLES_FIRST),
-        )
+        .subcommand(deploy::command())
+        .subcommand(config::command())
         .subcommand(
             ImbalanceArgs::augment_args(Command::new("imbalance"))
                 .about("Looks back: how unevenly storage targets were used, and for how long")
@@ -216,8 +213,10 @@ const PATHS_LONG_HELP: &str = "\
 SRC... DST: sources and target; one side may be [user@]host:path
 
 As in rsync, the source `dir` corresponds to DST/dir, and `dir/` to DST itself. All sources must \
-be on the same host. A local name with a colon is written ./na:me. If several sources contain the \
-same name, the first source wins; directories win over files and are merged.";
+be on the same host. A local name with a colon is written ./na:me. On another host, ~ at the \
+beginning is a home directory, and *, ? and [...] in a source match names there: write such a \
+source in quotes (dtn2:'run*/out.h5'). If several sources contain the same name, the first source \
+wins; directories win over files and are merged.";
 
 /// What `lads cp` is told.
 #[derive(Args, Debug)]
@@ -323,7 +322,7 @@ pub(crate) struct CopyArgs {
     #[arg(short = 'a', long, help_heading = SELECTION)]
     pub(crate) archive: bool,
 
-    /// Do not keep permissions and ACLs: new entries get what the umask leaves of them
+    /// Do not keep permissions and ACLs; new entries get the default permissions (umask)
     #[arg(long, alias = "no-p", help_heading = SELECTION, hide_short_help = true)]
     pub(crate) no_perms: bool,
 
@@ -437,7 +436,7 @@ pub(crate) struct CopyArgs {
 
     /// Command that runs a command on another host
     #[arg(short = 'e', long, value_name = "COMMAND", help_heading = NETWORK)]
-    #[arg(env = "LADS_RSH", hide_env_values = true, default_value = "ssh")]
+    #[arg(default_value = "ssh")]
     pub(crate) rsh: String,
 
     /// Path of lads on the other host [default: it is looked for, or sent there]
@@ -446,7 +445,6 @@ pub(crate) struct CopyArgs {
     /// the copies that were sent earlier. If none has the version of this one, a copy is sent to
     /// $LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID or $XDG_RUNTIME_DIR/lads.
     #[arg(long, value_name = "PATH", help_heading = NETWORK)]
-    #[arg(env = "LADS_REMOTE_LADS", hide_env_values = true)]
     pub(crate) remote_lads: Option<String>,
 
     /// Do not send LADS to a host that does not have it

@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod clean;
 mod completions;
+mod config;
 mod copy;
 mod deploy;
 mod display;
@@ -27,8 +28,8 @@ mod subject;
 
 use anyhow::Context as _;
 use args::{
-    CleanArgs, CompletionsArgs, DeployArgs, DoctorArgs, ImbalanceArgs, LayoutArgs, ManArgs,
-    MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
+    CleanArgs, CompletionsArgs, ConfigArgs, DeployArgs, DoctorArgs, ImbalanceArgs, LayoutArgs,
+    ManArgs, MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
 use lads_sys::Standard;
@@ -40,12 +41,13 @@ use std::process::ExitCode;
 const EXIT_UNREAD: u8 = 141;
 
 /// Commands whose result is their output.
-const PRINTING: [&str; 11] = [
+const PRINTING: [&str; 12] = [
     "layout",
     "osts",
     "probe",
     "bench",
     "clean",
+    "config",
     "deploy",
     "imbalance",
     "mpi",
@@ -68,7 +70,7 @@ fn not_started(error: io::Error) -> anyhow::Error {
 fn main() -> ExitCode {
     panic::end_the_process();
     signals::outlive_file_size_limit();
-    let matches = args::command().get_matches();
+    let matches = config::matches(std::env::args_os().collect());
     let prints = matches.subcommand_name().is_some_and(|name| PRINTING.contains(&name));
     if prints && Standard::Output.was_closed() {
         complain("cannot write to standard output: it is closed");
@@ -83,6 +85,10 @@ fn main() -> ExitCode {
         Some(("bench", matches)) => bench::run(matches),
         Some(("deploy", matches)) => deploy::run(&parsed::<DeployArgs>(matches)),
         Some(("clean", matches)) => shown(clean::run(&parsed::<CleanArgs>(matches))),
+        Some(("config", matches)) => {
+            let outcome = config::show(&parsed::<ConfigArgs>(matches));
+            printed(outcome, lads_engine::ExitCode::Usage)
+        }
         Some(("imbalance", matches)) => shown(imbalance::run(&parsed::<ImbalanceArgs>(matches))),
         Some(("rfs", matches)) => match matches.subcommand() {
             Some(("serve", matches)) => exit(

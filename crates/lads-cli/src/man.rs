@@ -123,6 +123,7 @@ mod tests {
             "bench",
             "clean",
             "deploy",
+            "config",
             "imbalance",
             "rfs",
             "rfs-serve",

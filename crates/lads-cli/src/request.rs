@@ -8,9 +8,7 @@ use lads_core::filter::{Rule, Verdict};
 use lads_core::placement::Place;
 use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
-use lads_engine::{
-    BUFFERS_BYTES, IoMode, Job, Listing, Location, Options, RemoteShell, Stderr, shown_host,
-};
+use lads_engine::{BUFFERS_BYTES, IoMode, Job, Listing, Location, Options, RemoteShell, Stderr};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -315,15 +313,6 @@ fn location(argument: &OsStr) -> Result<Location> {
     if location.host.is_some() && location.path.starts_with(b":") {
         bail!("lads knows no rsync daemons (host::module): write [user@]host:path");
     }
-    if let Some(host) = &location.host
-        && location.path.starts_with(b"~")
-    {
-        let host = shown_host(host);
-        bail!(
-            "~ is not expanded on {host}: leave out ~/ (a path there that does not begin with / is \
-             below the home directory), or write {host}:./~ for a name that begins so"
-        );
-    }
     // ssh would take such a host for an option, and options of ssh can run commands here.
     let is_option = |host: &String| host.starts_with('-');
     ensure!(!location.host.as_ref().is_some_and(is_option), "a host cannot begin with a dash");
@@ -468,8 +457,6 @@ mod tests {
             (&["--block-size=100K", "--buffers=100K", "a", "b"], "--buffers must have room"),
             (&["--block-size=65K", "a", "b"], "a multiple of 4K"),
             (&["--", "-oProxyCommand=x:a", "b"], "a host cannot begin with a dash"),
-            (&["h:~/a", "b"], "~ is not expanded on h: leave out ~/"),
-            (&["a", "me@[::1]:~"], "~ is not expanded on me@[::1]"),
             (&["-e", "'ssh", "a", "b"], "never closed"),
             (&["--polite", "--schedule=file", "a", "b"], "--polite is --schedule adaptive"),
             (&["-e", " ", "a", "b"], "--rsh is empty"),

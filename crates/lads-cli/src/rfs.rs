@@ -158,12 +158,12 @@ fn token_for(at: &str, args: &ReplayArgs) -> Result<Token> {
 /// How a server is started on another host: as told, or else as programs of this shell do it.
 pub(crate) fn remote_shell(ssh: Option<String>, lads: Option<String>) -> Result<RemoteShell> {
     let default = RemoteShell::default();
-    let command = match ssh.or_else(|| of_environment("rfs_ssh", "LADS_RFS_SSH")) {
+    let command = match ssh.or_else(|| of_environment("rfs_ssh", "LADS_RSH")) {
         None => default.command,
         Some(command) => RemoteShell::words(&command)
-            .map_err(|error| anyhow!("the command of ssh (LADS_RFS_SSH) {error}"))?,
+            .map_err(|error| anyhow!("the command of ssh (LADS_RSH) {error}"))?,
     };
-    let lads = lads.or_else(|| of_environment("rfs_remote_lads", "LADS_RFS_REMOTE_LADS"));
+    let lads = lads.or_else(|| of_environment("rfs_remote_lads", "LADS_REMOTE_LADS"));
     Ok(RemoteShell { command, lads, ..default })
 }
 

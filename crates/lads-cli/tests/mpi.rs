@@ -384,7 +384,7 @@ fn a_server_is_started_for_the_doctor() {
     let of = |set: &str, lads: &str| {
         let ssh = "sh -c 'shift; eval \"$*\"' -";
         let mut command = shell(&format!("{set} $LADS mpi doctor --json $FILE"));
-        command.env("FILE", &file).env("LADS_RFS_SSH", ssh).env("LADS_RFS_REMOTE_LADS", lads);
+        command.env("FILE", &file).env("LADS_RSH", ssh).env("LADS_REMOTE_LADS", lads);
         doctor(&mut command).1
     };
     let checks = of("", LADS);
@@ -558,10 +558,8 @@ fn what_is_left_for_a_server_that_ssh_started_is_sent_by_replay() {
         let lads = path("lads-of-test");
         let script = format!("echo $$ > {}\nexec {LADS} \"$@\"", path("pid"));
         write_script(lads.as_ref(), &script).unwrap();
-        let set = [
-            ("LADS_RFS_SSH", "sh -c 'shift; eval \"$*\"' -"),
-            ("LADS_RFS_REMOTE_LADS", lads.as_str()),
-        ];
+        let set =
+            [("LADS_RSH", "sh -c 'shift; eval \"$*\"' -"), ("LADS_REMOTE_LADS", lads.as_str())];
         let file = format!("rfs:me@host:{}", path("new"));
         let mut program = Killed::start(*mpi, place.path(), &file, &set);
         let server = fs::read_to_string(path("pid")).unwrap().trim().parse().unwrap();

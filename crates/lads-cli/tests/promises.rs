@@ -25,6 +25,8 @@ mod choice;
 mod cleaning;
 #[path = "promises/completions.rs"]
 mod completions;
+#[path = "promises/config.rs"]
+mod config;
 #[path = "promises/delete.rs"]
 mod delete;
 #[path = "promises/deploying.rs"]
@@ -35,6 +37,8 @@ mod depth;
 mod distance;
 #[path = "promises/ends.rs"]
 mod ends;
+#[path = "promises/expand.rs"]
+mod expand;
 #[path = "promises/faultfs.rs"]
 mod faultfs;
 #[path = "promises/few_threads.rs"]

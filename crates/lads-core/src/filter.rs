@@ -44,8 +44,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Reports whether this rule matches an entry.
-    fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+    /// Reports whether the pattern matches an entry; `path` is its path below the source.
+    #[must_use]
+    pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let mut pattern = self.pattern.as_slice();
         if pattern.len() > 1
             && let Some(shorter) = pattern.strip_suffix(b"/")

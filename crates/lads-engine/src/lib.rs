@@ -27,6 +27,7 @@ mod cpu;
 mod deeds;
 mod end;
 mod event;
+mod expand;
 mod fatal;
 mod hub;
 mod job;

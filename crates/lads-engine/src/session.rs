@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::closing::Closing;
 use crate::end::{End, spawn_for};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
+use crate::expand::expand;
 use crate::fatal::Fatal;
 use crate::job::Job;
 use crate::launch::{self, Connected, Opening};
@@ -158,19 +159,23 @@ fn drive(
     let setup = Setup { options: connected.options.clone(), streams, board, clock };
     let watched = Arc::clone(&setup.board);
     let watch = Watch { board: Arc::clone(&setup.board), clock, stop, keeps_data, observer };
-    let paths = connected.paths.clone();
-    let report = match connected.own_side {
+    let (paths, side, expands) =
+        (connected.paths.clone(), connected.own_side, connected.expands_paths);
+    let paths = move || if expands { expand(paths, side) } else { Ok(paths) };
+    let report = match side {
         Side::Source => {
-            let open = move || SourceEnd::open(&paths, setup);
+            let open = move || SourceEnd::open(&paths()?, setup);
             match open_patiently(stop, Side::Source, open) {
                 Ok(end) => run_end(watch, end, connected),
                 Err(fatal) => watch.refuse(fatal, connected),
             }
         }
         Side::Sink => {
-            let (target, job_key) =
-                (paths.into_iter().next().unwrap_or_default(), connected.job_key);
-            let open = move || SinkEnd::open(target, job_key, setup);
+            let job_key = connected.job_key;
+            let open = move || {
+                let target = paths()?.into_iter().next().unwrap_or_default();
+                SinkEnd::open(target, job_key, setup)
+            };
             match open_patiently(stop, Side::Sink, open) {
                 Ok(end) => run_end(watch, end, connected),
                 Err(fatal) => watch.refuse(fatal, connected),

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// The environment variable for [`Hints::token_file`].
 const TOKEN_VARIABLE: &str = "LADS_RFS_TOKEN_FILE";
 /// The one for [`Hints::ssh`].
-const SSH_VARIABLE: &str = "LADS_RFS_SSH";
+const SSH_VARIABLE: &str = "LADS_RSH";
 /// The value of `rfs_remote_lads` with which LADS is looked for on the other host, and is sent
 /// there if it is missing.
 const LOOKED_FOR: &str = "auto";
 /// The one for [`Hints::remote_lads`].
-const REMOTE_LADS_VARIABLE: &str = "LADS_RFS_REMOTE_LADS";
+const REMOTE_LADS_VARIABLE: &str = "LADS_REMOTE_LADS";
 
 /// The environment variable with hints for programs that give none: `key=value;key=value`. Hints of
 /// the program go before.

@@ -662,7 +662,7 @@ impl Scripts {
     /// A program on these processes, with what it needs for files on the host.
     fn run(&self, mpi: Mpi, processes: u32, program: &Path) -> Command {
         let mut command = mpi.run(processes, Some(Place::shim(mpi)));
-        command.env("LADS_RFS_SSH", &self.ssh).env("LADS_RFS_REMOTE_LADS", &self.lads);
+        command.env("LADS_RSH", &self.ssh).env("LADS_REMOTE_LADS", &self.lads);
         command.arg(program);
         command
     }

@@ -75,13 +75,14 @@ pub(crate) struct ChoiceArgs {
     #[arg(long, help_heading = SELECTION, hide_short_help = true)]
     pub(crate) delete_excluded: bool,
 
-    /// Remove files at the source when they are durable at the sink, also those that it has already
+    /// Remove each file at the source after it is durable at the sink
     ///
-    /// Also links and, with -D, special files; no directories. A file that has changed since it was
-    /// read stays, and counts as failed. What is not moved stays, too: what is left out, passed
-    /// over (-u, --existing, ...) or shadowed by another SRC. Files that the sink has already, of
-    /// the same size and time, are removed without being read; -c compares them first. After an
-    /// interruption, the same command removes the rest.
+    /// This includes files that the sink already has, links and, with -D, special files;
+    /// directories stay. A file that changed after it was read stays, and counts as failed. Entries
+    /// that are not moved also stay: excluded, passed over (-u, --existing, ...) or shadowed by
+    /// another SRC. Files that the sink already has with the same size and time are removed without
+    /// being read; with -c, they are compared first. After an interruption, the same command
+    /// removes the rest.
     #[arg(long, alias = "remove-sent-files", help_heading = SELECTION)]
     #[arg(conflicts_with_all = ["delete", "delete_excluded"])]
     pub(crate) remove_source_files: bool,

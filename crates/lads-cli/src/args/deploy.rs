@@ -1,7 +1,17 @@
 //! The arguments of `lads deploy`.
 
-use clap::Args;
+use super::{EXAMPLES_FIRST, text};
 use clap::builder::ValueHint;
+use clap::{Args, Command};
+
+/// `lads deploy`.
+pub(super) fn command() -> Command {
+    DeployArgs::augment_args(Command::new("deploy"))
+        .about("Sends lads to hosts that do not have it, or removes it there")
+        .long_about(text::DEPLOY_ABOUT)
+        .before_help(text::DEPLOY_EXAMPLES)
+        .help_template(EXAMPLES_FIRST)
+}
 
 /// The arguments of `lads deploy`.
 #[derive(Args, Debug)]
@@ -16,6 +26,6 @@ pub(crate) struct DeployArgs {
 
     /// Command that runs a command on another host
     #[arg(short = 'e', long, value_name = "COMMAND")]
-    #[arg(env = "LADS_RSH", hide_env_values = true, default_value = "ssh")]
+    #[arg(default_value = "ssh")]
     pub(crate) rsh: String,
 }

@@ -132,9 +132,10 @@ Signals:
   itself; a pipe cannot be read again, and fails.
 
 Environment:
-  LADS_RSH          as --rsh
-  LADS_REMOTE_LADS  as --remote-lads
-  NO_COLOR          if set, no colours
+  LADS_OPTION  a default for --option, such as LADS_RETRY_FOR; files may have them, too:
+               see `lads config --help`
+  LADS_CACHE   where copies of lads go that are sent here
+  NO_COLOR     if set, no colours
 
 Exit status:
     0  everything is at the sink; what was moved is durable and verified
@@ -287,6 +288,33 @@ pub(super) const DEPLOY_EXAMPLES: &str = "\
 Examples:
   lads deploy dtn2 dtn3             # lads is there from now on
   lads deploy --remove dtn2         # and no longer
+
+";
+
+/// `lads config --help`.
+pub(super) const CONFIG_ABOUT: &str = "\
+Shows the defaults that files and variables give to options, and where each one is from.
+
+An option that the command line does not have is taken from the first of these that has it: a \
+variable of the environment ($LADS_RETRY_FOR for --retry-for), the user's file \
+~/.config/lads/config.toml, and the file /etc/lads/config.toml. In a file, a section \
+[host.\"dtn*\"] applies to commands with a host that matches the pattern, and goes before what is \
+for all hosts; of two such sections, the later one. If $LADS_CONFIG names a file, no other file is \
+read. Variables of options without a value are 0 or 1. A file that others may write to is refused.";
+
+/// Examples of it.
+pub(super) const CONFIG_EXAMPLES: &str = "\
+Examples:
+  lads config                 the defaults for all hosts
+  lads config dtn2            and those for dtn2
+
+In a file:
+  retry-for = \"2h\"
+  exclude = [\"*.tmp\", \".snapshot/\"]
+
+  [host.\"dtn*.example.org\"]
+  ports = \"5000-5009\"
+  tunnel = false
 
 ";
 

@@ -104,7 +104,7 @@ fn client_of(server: &Server, path: &[u8], token: Option<&Token>) -> Result<Clie
         }
         Server::StartedOn(host) => {
             let shell = remote_shell(None, None).map_err(|error| {
-                Problem::new(error.to_string(), "set LADS_RFS_SSH to a command, as in a shell")
+                Problem::new(error.to_string(), "set LADS_RSH to a command, as in a shell")
             })?;
             Client::start(&shell, host, path, &options(START_TIMEOUT))
         }
@@ -121,7 +121,7 @@ fn lost(server: &Server, error: RemoteError) -> Problem {
         ),
         Server::StartedOn(host) => format!(
             "`ssh -o BatchMode=yes {host} lads --version` must work without a question, on the host \
-             where the program runs; LADS_RFS_REMOTE_LADS says where lads is there"
+             where the program runs; LADS_REMOTE_LADS says where lads is there"
         ),
         Server::Here => "this host has too little memory or too few file handles left".to_owned(),
     };

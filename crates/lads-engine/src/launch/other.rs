@@ -146,7 +146,7 @@ impl Wording {
         Self { lads: "--remote-lads PATH", patience: "--connect-timeout SECONDS" };
     /// For who starts an MPI program.
     pub(super) const HINTS: Self = Self {
-        lads: "the hint rfs_remote_lads or LADS_RFS_REMOTE_LADS",
+        lads: "the hint rfs_remote_lads or LADS_REMOTE_LADS",
         patience: "the hint rfs_timeout",
     };
 }

@@ -61,6 +61,11 @@ pub(super) fn find_roots(
     options: &Options,
     board: &Board,
 ) -> Result<Vec<WalkRoot>, Fatal> {
+    if options.files_from.is_some() && paths.len() > 1 {
+        let text =
+            format!("--files-from needs exactly one SRC; the pattern matches {}", paths.len());
+        return Err(Fatal::new(ExitCode::Usage, text));
+    }
     let mut roots = Vec::new();
     let mut absent = Vec::new();
     for path in paths {

@@ -1,0 +1,135 @@
+//! A file with defaults for options.
+
+use super::{Setting, Source, Value};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The maximum size of a file, in bytes. One line for each option is about 4 KiB.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The key of the table with a table for each host pattern.
+const HOST: &str = "host";
+
+/// Reads the settings of a file: those for all hosts first, then the sections of hosts, from the
+/// last to the first, so that of two settings for a host the later one is found first.
+///
+/// `None` if there is no file.
+///
+/// # Errors
+///
+/// If the file cannot be read, belongs to somebody else, or is not what it should be.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<Setting>>> {
+    let shown = path.display();
+    let Some(text) = text_of(path).with_context(|| format!("cannot use {shown}"))? else {
+        return Ok(None);
+    };
+    let table = DeTable::parse(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_at(&text, &span));
+        anyhow!("{shown}:{line}: {}", error.message())
+    })?;
+    let mut settings = Reader { path, text: &text, settings: Vec::new() };
+    settings.add_table(table.get_ref(), None)?;
+    let mut settings = settings.settings;
+    // The order of the file, and then sections of hosts before the rest, and the last one first.
+    settings.sort_by_key(|setting| match &setting.source {
+        Source::File { line, host, .. } => (host.is_none(), std::cmp::Reverse(*line)),
+        Source::Variable(_) => unreachable!("these are from a file"),
+    });
+    Ok(Some(settings))
+}
+
+/// The text of a file that nobody else may write to.
+fn text_of(path: &Path) -> Result<Option<String>> {
+    // A FIFO does not block.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match open(path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(errno) => return Err(std::io::Error::from(errno).into()),
+    };
+    let stat = fstat(&file)?;
+    ensure!(FileType::from_raw_mode(stat.st_mode).is_file(), "it is not a regular file");
+    let is_ours = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
+    ensure!(
+        is_ours && stat.st_mode & 0o022 == 0,
+        "others may write to it, and options can start programs: it must belong to you or to root, \
+         and `chmod go-w` must have been applied; LADS_CONFIG=/dev/null uses no file"
+    );
+    let mut text = String::new();
+    File::from(file).take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    ensure!(text.len() as u64 <= BYTES_MAX, "it is larger than {BYTES_MAX} bytes");
+    Ok(Some(text))
+}
+
+/// The number of the line where a part of the text begins.
+fn line_at(text: &str, span: &Range<usize>) -> usize {
+    let before = text.get(..span.start).unwrap_or(text);
+    1 + before.bytes().filter(|&byte| byte == b'\n').count()
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    text: &'a str,
+    settings: Vec<Setting>,
+}
+
+impl Reader<'_> {
+    /// Adds the options of a table. Only the table of the file has tables of hosts.
+    fn add_table(&mut self, table: &DeTable<'_>, host: Option<&str>) -> Result<()> {
+        for (key, value) in table {
+            let (name, line) = (key.get_ref().as_ref(), line_at(self.text, &key.span()));
+            match value.get_ref() {
+                DeValue::Table(hosts) if name == HOST && host.is_none() => {
+                    for (pattern, section) in hosts {
+                        let pattern = pattern.get_ref().as_ref();
+                        let section = section.get_ref().as_table().with_context(|| {
+                            let shown = self.path.display();
+                            format!("{shown}:{line}: write a section: [host.\"{pattern}\"]")
+                        })?;
+                        self.add_table(section, Some(pattern))?;
+                    }
+                }
+                DeValue::Table(_) => {
+                    let shown = self.path.display();
+                    bail!("{shown}:{line}: there are no sections but [host.\"PATTERN\"]: [{name}]")
+                }
+                _ => {
+                    let value = self.value_of(value, line)?;
+                    let source = Source::File {
+                        path: PathBuf::from(self.path),
+                        line,
+                        host: host.map(str::to_owned),
+                    };
+                    self.settings.push(Setting { option: name.to_owned(), value, source });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn value_of(&self, value: &Spanned<DeValue<'_>>, line: usize) -> Result<Value> {
+        let word = |value: &DeValue<'_>| match value {
+            DeValue::String(text) => Some(text.to_string().into()),
+            DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().into()),
+            DeValue::Float(number) => Some(number.as_str().into()),
+            _ => None,
+        };
+        let words = match value.get_ref() {
+            DeValue::Boolean(is_set) => return Ok(Value::Flag(*is_set)),
+            DeValue::Array(values) => {
+                values.iter().map(|value| word(value.get_ref())).collect::<Option<Vec<_>>>()
+            }
+            value => word(value).map(|word| vec![word]),
+        };
+        let shown = self.path.display();
+        let words = words.with_context(|| format!("{shown}:{line}: no option has such a value"))?;
+        Ok(Value::Words(words))
+    }
+}
