@@ -66,6 +66,7 @@ pub use job::{
     RemoteShell, Stderr, Verify, shown_host,
 };
 pub use launch::{deploy, version};
+pub use names::address_of;
 pub use session::{run, serve};
 pub use setup::raise_open_files_limit;
 pub use stop::StopFlag;

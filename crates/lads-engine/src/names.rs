@@ -18,6 +18,25 @@ pub(crate) fn resolve(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
+/// Returns the preferred address of `host:port`; the host may be a name, an address, or an address
+/// in brackets.
+///
+/// # Errors
+/// If there is no port, or the name has no address.
+pub fn address_of(text: &str) -> io::Result<SocketAddr> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "write it like host:7000");
+    let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    if name.is_empty() || name.contains(':') {
+        return Err(wrong());
+    }
+    let none = || io::Error::new(io::ErrorKind::NotFound, "this host has no address");
+    resolve(name, port)?.into_iter().next().ok_or_else(none)
+}
+
 /// Splits what a user gave as `address`, `address:port` or `[address]:port` into address and
 /// port. An address with colons needs brackets.
 pub(crate) fn part_port(address: &str, port_otherwise: u16) -> (&str, u16) {

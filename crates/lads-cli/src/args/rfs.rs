@@ -4,7 +4,7 @@ use super::EXAMPLES_FIRST;
 use clap::builder::ValueHint;
 use clap::{Args, Command};
 use lads_core::sizes;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const SERVE_EXAMPLES: &str = "\
@@ -136,21 +136,20 @@ pub(crate) struct ReplayArgs {
 
     /// Command that runs a command on another host, for rfs:HOST:PATH
     ///
-    /// The default is that of programs: LADS_RFS_SSH, or ssh.
+    /// The default is that of programs: LADS_RSH, or ssh.
     #[arg(short = 'e', long, value_name = "COMMAND")]
     pub(crate) rsh: Option<String>,
 
     /// What lads is called on the other host
     ///
-    /// The default is that of programs: LADS_RFS_REMOTE_LADS, or lads.
+    /// The default is that of programs: LADS_REMOTE_LADS, or lads.
     #[arg(long, value_name = "PATH")]
     pub(crate) remote_lads: Option<String>,
 }
 
 /// Reads a host, by name or address, and a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| "this host has no address".to_owned())
+    lads_engine::address_of(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -160,8 +159,9 @@ mod tests {
     #[test]
     fn hosts_have_names_or_addresses() {
         assert_eq!(parse_address("127.0.0.1:7").unwrap().port(), 7);
+        assert_eq!(parse_address("[::1]:7").unwrap().port(), 7);
         assert!(parse_address("localhost:7").unwrap().ip().is_loopback());
-        for text in ["", "7000", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x"] {
+        for text in ["", ":7", "7000", "127.0.0.1", "127.0.0.1:99999", "127.0.0.1:x", "::1:7"] {
             parse_address(text).unwrap_err();
         }
     }

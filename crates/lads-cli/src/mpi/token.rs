@@ -17,7 +17,8 @@ pub(super) fn named() -> Option<PathBuf> {
 
 /// The file where it usually is, if there is one.
 pub(super) fn usual() -> Option<PathBuf> {
-    std::env::home_dir().map(|home| home.join(USUAL)).filter(|path| path.is_file())
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
+    Some(PathBuf::from(home).join(USUAL)).filter(|path| path.is_file())
 }
 
 /// Reads the token; it is used only if it is this user's alone.

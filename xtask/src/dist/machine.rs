@@ -1,0 +1,165 @@
+//! The machines that LADS is built for.
+
+use crate::setup;
+use crate::shell;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The largest file that is offered, in bytes.
+const BYTES_MAX: u64 = 8_000_000;
+
+/// Functions of glibc that load libraries of the host. What they call is in every program that
+/// starts others (`fork` looks after it), and so is `dlopen`: only who may call it can be judged.
+const FORBIDDEN: [&str; 13] = [
+    "getaddrinfo",
+    "getnameinfo",
+    "gethostbyname",
+    "gethostbyname2",
+    "gethostbyaddr",
+    "getpwnam",
+    "getpwuid",
+    "getpwent",
+    "getgrnam",
+    "getgrgid",
+    "getgrent",
+    "getgrouplist",
+    "initgroups",
+];
+
+/// A kind of machine.
+#[derive(Debug)]
+pub(super) struct Machine {
+    /// In the words of `uname -m` and of rpm.
+    pub(super) name: &'static str,
+    /// In the words of Debian.
+    pub(super) debian: &'static str,
+    /// In the words of OCI.
+    pub(super) oci: &'static str,
+    target: &'static str,
+    /// What the names of its compiler and binutils begin with on another machine.
+    prefix: &'static str,
+}
+
+/// All that are built for. Both are static programs of glibc: musl's memory allocator is slower.
+pub(super) const MACHINES: [Machine; 2] = [
+    Machine {
+        name: "x86_64",
+        debian: "amd64",
+        oci: "amd64",
+        target: "x86_64-unknown-linux-gnu",
+        prefix: "x86_64-linux-gnu-",
+    },
+    Machine {
+        name: "aarch64",
+        debian: "arm64",
+        oci: "arm64",
+        target: "aarch64-unknown-linux-gnu",
+        prefix: "aarch64-linux-gnu-",
+    },
+];
+
+impl Machine {
+    /// Whether programs for it run here without an emulator.
+    pub(super) fn is_this(&self) -> bool {
+        self.name == std::env::consts::ARCH
+    }
+
+    /// A command that runs a program for it, if it can be run here.
+    pub(super) fn runs(&self, program: &Path) -> Option<Command> {
+        if self.is_this() {
+            return Some(shell::command(program));
+        }
+        let mut command = shell::command(shell::find(&format!("qemu-{}-static", self.name))?);
+        command.arg(program);
+        Some(command)
+    }
+
+    fn tool(&self, name: &str) -> String {
+        if self.is_this() { name.to_owned() } else { format!("{}{name}", self.prefix) }
+    }
+
+    /// Installs what it takes to build for it.
+    pub(super) fn prepare(&self) -> Result<()> {
+        let installed =
+            shell::output(shell::command("rustup").args(["target", "list", "--installed"]));
+        let has_target = installed.is_ok_and(|list| list.lines().any(|it| it == self.target));
+        if !has_target {
+            shell::run(shell::command("rustup").args(["target", "add", self.target]))?;
+        }
+        if self.is_this() {
+            return Ok(());
+        }
+        let (compiler, library) = (
+            format!("{}gcc", self.prefix),
+            format!("/usr/{}/lib/libc.a", &self.prefix[..self.prefix.len() - 1]),
+        );
+        if shell::find(&compiler).is_none() || !Path::new(&library).exists() {
+            let packages = [
+                format!("gcc-{}", self.prefix.trim_end_matches('-')),
+                format!("libc6-dev-{}-cross", self.debian),
+                "qemu-user-static".to_owned(),
+            ];
+            setup::install(&packages.each_ref().map(String::as_str))?;
+        }
+        Ok(())
+    }
+
+    /// Builds the static program, and removes its symbols.
+    pub(super) fn build(&self, directory: &Path, to: &Path) -> Result<()> {
+        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+        let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+        let home = home.context("there is no home directory")?;
+        // Paths of this machine are not in it.
+        let flags = [
+            "-Ctarget-feature=+crt-static".to_owned(),
+            "-Clink-arg=-Wl,--build-id=none".to_owned(),
+            format!("-Clinker={}", self.tool("gcc")),
+            format!("--remap-path-prefix={}=/lads", shell::root().display()),
+            format!("--remap-path-prefix={}=/cargo", home.display()),
+        ];
+        let mut cargo = shell::cargo();
+        cargo.args(["build", "--locked", "--profile", "dist", "--package", "lads-cli"]);
+        cargo.args(["--target", self.target, "--target-dir"]).arg(directory);
+        shell::run(cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")))?;
+        let built = directory.join(self.target).join("dist/lads");
+        let symbols = shell::output(shell::command(self.tool("nm")).arg(&built))?;
+        ensure!(symbols.contains(" T main\n"), "{} has no symbols", built.display());
+        ensure!(!has_forbidden(&symbols), "{} is not for all hosts", built.display());
+        shell::run(shell::command(self.tool("strip")).arg("-o").arg(to).arg(&built))?;
+        let bytes = fs::metadata(to)?.len();
+        ensure!(bytes <= BYTES_MAX, "{}: {bytes} bytes, at most {BYTES_MAX}", to.display());
+        Ok(())
+    }
+}
+
+/// Prints the functions of a program, as `nm` lists them, that must not be in it.
+fn has_forbidden(listed: &str) -> bool {
+    let name = |line: &str| line.split_whitespace().last().unwrap_or_default().to_owned();
+    let is_forbidden = |name: &String| {
+        let plain = name.trim_start_matches('_');
+        FORBIDDEN.contains(&plain.strip_suffix("_r").unwrap_or(plain))
+    };
+    let found: Vec<_> = listed.lines().map(name).filter(is_forbidden).collect();
+    if !found.is_empty() {
+        println!("these need libraries of the host: {}", found.join(", "));
+    }
+    !found.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_load_libraries_are_found_under_all_their_names() {
+        for name in ["main", "memcpy", "getgroups", "_nss_files_getpwnam_r", "dlopen"] {
+            assert!(!has_forbidden(&format!("0000000000000000 T {name}\n")), "{name}");
+        }
+        for name in ["getaddrinfo", "__getpwuid_r", "getpwnam_r", "getgrouplist"] {
+            let is_found = has_forbidden(&format!("0000000000000000 T main\n0000 T {name}\n"));
+            assert!(is_found, "{name}");
+        }
+    }
+}

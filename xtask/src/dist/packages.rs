@@ -1,0 +1,142 @@
+//! Packages for Debian and for Red Hat, and an image for containers.
+
+use super::machine::Machine;
+use super::{TIME, files};
+use crate::scratch::Scratch;
+use crate::{setup, shell};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const SUMMARY: &str = "Layout-aware bulk data mover between parallel file systems";
+const DESCRIPTION: &str = "Moves large data sets between parallel file systems, over a LAN or a \
+                           long-distance network.";
+/// What packages are made with.
+const NEEDED: [(&str, &str); 2] = [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm")];
+
+/// Installs what packages are made with.
+pub(super) fn prepare() -> Result<()> {
+    setup::install(&setup::missing(&NEEDED))
+}
+
+/// Makes a package for Debian of an installed tree. The tree is changed.
+pub(super) fn deb(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf> {
+    let control = format!(
+        "Package: lads\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: LADS developers\n\
+         Section: net\nPriority: optional\nRecommends: openssh-client\n\
+         Description: {SUMMARY}\n {DESCRIPTION}\n",
+        machine.debian
+    );
+    fs::create_dir_all(tree.join("DEBIAN"))?;
+    fs::write(tree.join("DEBIAN/control"), control)?;
+    let package = out.join(format!("lads_{VERSION}_{}.deb", machine.debian));
+    let mut pack = shell::command("dpkg-deb");
+    // Older versions of Debian do not read zstd.
+    pack.env("SOURCE_DATE_EPOCH", TIME).args(["--root-owner-group", "-Zxz", "--build"]);
+    shell::run_quietly(pack.arg(tree).arg(&package))?;
+    fs::remove_dir_all(tree.join("DEBIAN"))?;
+    Ok(package)
+}
+
+/// Makes a package for Red Hat of an installed tree.
+pub(super) fn rpm(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf> {
+    let scratch = Scratch::new(out, "rpm")?;
+    let spec = scratch.join("lads.spec");
+    let text = format!(
+        "Name: lads\nVersion: {VERSION}\nRelease: 1\nSummary: {SUMMARY}\n\
+         License: Apache-2.0 OR MIT\nRecommends: openssh-clients\n\n\
+         %description\n{DESCRIPTION}\n\n\
+         %install\ncp -a {}/usr %{{buildroot}}/\n\n\
+         %files\n/usr/bin/lads\n/usr/share/doc/lads\n/usr/share/man/man1/*\n\
+         /usr/share/bash-completion/completions/lads\n/usr/share/zsh/site-functions/_lads\n\
+         /usr/share/fish/vendor_completions.d/lads.fish\n",
+        tree.display()
+    );
+    fs::write(&spec, text)?;
+    let mut build = shell::command("rpmbuild");
+    build.env("SOURCE_DATE_EPOCH", TIME).args(["-bb", "--target", machine.name]);
+    let top = format!("_topdir {}", scratch.join("top").display());
+    for definition in [
+        top.as_str(),
+        "_buildhost lads",
+        "use_source_date_epoch_as_buildtime 1",
+        "clamp_mtime_to_source_date_epoch 1",
+        "_build_id_links none",
+        "_binary_payload w9.xzdio",
+        // The program is stripped already, and may be for another machine.
+        "__os_install_post %{nil}",
+        "debug_package %{nil}",
+        "_unpackaged_files_terminate_build 1",
+    ] {
+        build.args(["--define", definition]);
+    }
+    shell::run_quietly(build.arg(&spec))?;
+    let name = format!("lads-{VERSION}-1.{}.rpm", machine.name);
+    let built = scratch.join("top/RPMS").join(machine.name).join(&name);
+    let package = out.join(name);
+    fs::copy(&built, &package).with_context(|| built.display().to_string())?;
+    Ok(package)
+}
+
+/// Makes an image in the format of OCI, as an archive (`podman load`, `skopeo copy oci-archive:`).
+/// It has nothing but the program.
+pub(super) fn image(machine: &Machine, program: &Path, out: &Path) -> Result<PathBuf> {
+    let scratch = Scratch::new(out, "image")?;
+    let root = scratch.join("root");
+    fs::create_dir_all(root.join("usr/bin"))?;
+    fs::create_dir_all(root.join("tmp"))?;
+    fs::copy(program, root.join("usr/bin/lads"))?;
+    let layout = scratch.join("layout");
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs)?;
+    let layer = scratch.join("layer.tar");
+    files::tar(&root, Path::new("."), &layer)?;
+    let contents = digest(&layer)?;
+    shell::run_quietly(shell::command("gzip").args(["-9", "-n"]).arg(&layer))?;
+    let layer = blob(&layer.with_added_extension("gz"), &blobs)?;
+    let add = |value: &Value| -> Result<(String, u64)> {
+        let path = scratch.join("blob");
+        fs::write(&path, value.to_string())?;
+        blob(&path, &blobs)
+    };
+    let config = add(&json!({
+        "architecture": machine.oci,
+        "os": "linux",
+        "created": "2023-11-14T22:13:20Z",
+        "config": { "Entrypoint": ["/usr/bin/lads"], "Env": ["PATH=/usr/bin"] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{contents}")] },
+    }))?;
+    let described = |kind: &str, (digest, size): &(String, u64)| {
+        let kind = format!("application/vnd.oci.image.{kind}");
+        json!({ "mediaType": kind, "digest": format!("sha256:{digest}"), "size": size })
+    };
+    let manifest = add(&json!({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": described("config.v1+json", &config),
+        "layers": [described("layer.v1.tar+gzip", &layer)],
+    }))?;
+    let mut entry = described("manifest.v1+json", &manifest);
+    entry["annotations"] = json!({ "org.opencontainers.image.ref.name": VERSION });
+    let index = json!({ "schemaVersion": 2, "manifests": [entry] });
+    fs::write(layout.join("index.json"), index.to_string())?;
+    fs::write(layout.join("oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }).to_string())?;
+    let image = out.join(format!("{}.oci.tar", files::name(machine)));
+    files::tar(&layout, Path::new("."), &image)?;
+    Ok(image)
+}
+
+/// Moves a file to the blobs. Returns its digest and its size in bytes.
+fn blob(path: &Path, blobs: &Path) -> Result<(String, u64)> {
+    let (digest, size) = (digest(path)?, fs::metadata(path)?.len());
+    fs::rename(path, blobs.join(&digest))?;
+    Ok((digest, size))
+}
+
+/// The SHA-256 digest of a file, in hexadecimal digits.
+pub(super) fn digest(path: &Path) -> Result<String> {
+    let line = shell::output(shell::command("sha256sum").arg(path))?;
+    Ok(line.split_whitespace().next().context("sha256sum prints nothing")?.to_owned())
+}
