@@ -1,8 +1,12 @@
-//! What no safe crate asks of TCP: how long a round trip takes, and a wide window from the start.
+//! What no safe crate asks of TCP, or not safely: how long a round trip takes, a wide window from
+//! the start, and the congestion control.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
+
+/// Space for the name of a congestion control, in bytes (`TCP_CA_NAME_MAX` of the kernel).
+const CONGESTION_CONTROL_BYTES_MAX: usize = 16;
 
 /// How long a round trip takes, as TCP measured it; `None` if it has not, or if this is no
 /// connection of TCP.
@@ -24,6 +28,28 @@ pub fn round_trip(socket: impl AsFd) -> Option<Duration> {
     };
     let micros = u64::from(info.tcpi_rtt);
     (result == 0 && micros > 0).then(|| Duration::from_micros(micros))
+}
+
+/// The name of the congestion control of a connection; `None` if it is not known.
+///
+/// An emulated kernel may return only its first bytes, without the zero at their end.
+#[must_use]
+pub fn congestion_control(socket: impl AsFd) -> Option<Vec<u8>> {
+    let mut name = [0_u8; CONGESTION_CONTROL_BYTES_MAX];
+    let mut length = libc::socklen_t::try_from(name.len()).ok()?;
+    // SAFETY: the call writes at most `length` bytes to `name`; the descriptor is open as long as
+    // `socket` is borrowed.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let known = name.split(|&byte| byte == 0).next().unwrap_or_default();
+    (result == 0 && !known.is_empty()).then(|| known.to_vec())
 }
 
 /// Lets a connection announce a window of `bytes` as soon as as much may come, or of half of what
@@ -90,5 +116,14 @@ mod tests {
         let file = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::empty()).unwrap();
         assert_eq!(round_trip(&file), None);
         widen_window(&file, 1 << 20).unwrap_err();
+    }
+
+    #[test]
+    fn a_connection_has_the_congestion_control_that_was_set() {
+        let (ours, _theirs) = pair();
+        rustix::net::sockopt::set_tcp_congestion(&ours, "reno").unwrap();
+        assert_eq!(congestion_control(&ours).as_deref(), Some(&b"reno"[..]));
+        let file = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::empty()).unwrap();
+        assert_eq!(congestion_control(&file), None);
     }
 }

@@ -25,8 +25,10 @@ pub(super) fn run(programs: &[PathBuf], out: &Path) -> Result<()> {
         starters.push((machine, starter(machine, program, &scratch)?));
     }
     for (here, program) in &starters {
-        moves(shell::command(program), &[], "", &scratch)
-            .with_context(|| format!("within {}", here.name))?;
+        // An emulated program that starts its own file starts the emulator.
+        if here.is_this() {
+            moves(shell::command(program), &[], "", &scratch)?;
+        }
         for (there, other) in &starters {
             let shell = scratch.join("shell");
             lads_tried::write_script(&shell, "shift; exec \"$@\"")?;

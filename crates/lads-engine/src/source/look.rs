@@ -212,10 +212,12 @@ pub(super) fn look(
     }
     // Other names of the file may have been removed since they were moved.
     if options.hard_links && (stat.st_nlink > 1 || options.is_move()) {
+        #[allow(clippy::useless_conversion, reason = "it has 32 bits on aarch64")]
+        let name_count = u64::from(stat.st_nlink);
         seen.link = Some(LinkName {
             device: stat.st_dev,
             inode: stat.st_ino,
-            name_count: stat.st_nlink,
+            name_count,
             path: item.path(),
         });
     }

@@ -250,7 +250,8 @@ pub(crate) fn window_bytes(socket: impl AsFd, side: Side) -> u64 {
         Side::Sink => limit("tcp_rmem") / 2,
         Side::Source => {
             let window = limit("tcp_wmem") / 8 * 5;
-            let is_bbr = sockopt::tcp_congestion(socket).is_ok_and(|it| it.starts_with("bbr"));
+            let is_bbr =
+                lads_sys::congestion_control(socket).is_some_and(|it| it.starts_with(b"bbr"));
             if is_bbr { window } else { window.min(untuned) }
         }
     }
