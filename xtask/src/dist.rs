@@ -49,9 +49,13 @@ pub(crate) fn run() -> Result<()> {
         made.push(files::archive(&scratch.join(&name), &out.join(format!("{name}.tar")))?);
         let tree = scratch.join(&format!("{name}-tree"));
         files::installed(program, speaker, &tree)?;
-        made.push(packages::deb(machine, &tree, &out)?);
-        made.push(packages::rpm(machine, &tree, &out)?);
-        made.push(packages::image(machine, program, &out)?);
+        let deb = packages::deb(machine, &tree, &out)?;
+        let rpm = packages::rpm(machine, &tree, &out)?;
+        let image = packages::image(machine, program, &out)?;
+        if machine.is_this() {
+            trial::packages(&deb, &rpm, &image, &out)?;
+        }
+        made.extend([deb, rpm, image]);
     }
     drop(scratch);
     made.push(sbom::write(&out)?);

@@ -46,7 +46,7 @@ pub(super) fn rpm(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf>
     let spec = scratch.join("lads.spec");
     let text = format!(
         "Name: lads\nVersion: {VERSION}\nRelease: 1\nSummary: {SUMMARY}\n\
-         License: Apache-2.0 OR MIT\nRecommends: openssh-clients\n\n\
+         License: Apache-2.0 OR MIT\nRecommends: openssh-clients\nAutoReqProv: no\n\n\
          %description\n{DESCRIPTION}\n\n\
          %install\ncp -a {}/usr %{{buildroot}}/\n\n\
          %files\n/usr/bin/lads\n/usr/share/doc/lads\n/usr/share/man/man1/*\n\

@@ -1,5 +1,5 @@
 //! Tries what was built: programs in a root with nothing else in it, within each kind of machine
-//! and between them.
+//! and between them; packages and images in roots with nothing else in them.
 
 use super::machine::{MACHINES, Machine};
 use crate::scratch::Scratch;
@@ -42,7 +42,14 @@ pub(super) fn run(programs: &[PathBuf], out: &Path) -> Result<()> {
             println!("tried: {} to {}", here.name, there.name);
         }
     }
-    in_an_empty_root(programs, &scratch)
+    if !setup::is_root() {
+        println!("not tried: other roots need root");
+        return Ok(());
+    }
+    let own = MACHINES.iter().zip(programs).find(|(machine, _)| machine.is_this());
+    let (_, program) = own.context("there is no program for this machine")?;
+    in_an_empty_root(program, &scratch)?;
+    in_debian_11(program, &scratch)
 }
 
 /// A script that starts a program, with an emulator if it needs one.
@@ -67,13 +74,7 @@ fn moves(mut lads: Command, options: &[String], host: &str, scratch: &Scratch) -
 }
 
 /// Runs the program for this machine where there are no libraries and no files of the system.
-fn in_an_empty_root(programs: &[PathBuf], scratch: &Scratch) -> Result<()> {
-    if !setup::is_root() {
-        println!("not tried in an empty root: this needs root");
-        return Ok(());
-    }
-    let own = MACHINES.iter().zip(programs).find(|(machine, _)| machine.is_this());
-    let (_, program) = own.context("there is no program for this machine")?;
+fn in_an_empty_root(program: &Path, scratch: &Scratch) -> Result<()> {
     let root = scratch.join("root");
     fs::create_dir_all(root.join("from"))?;
     fs::copy(program, root.join("lads"))?;
@@ -86,5 +87,99 @@ fn in_an_empty_root(programs: &[PathBuf], scratch: &Scratch) -> Result<()> {
     shell::run_quietly(lads.arg(&root))?;
     ensure!(fs::read(root.join("to/file"))? == b"file", "an empty root: the copy is different");
     println!("tried: in an empty root");
+    Ok(())
+}
+
+/// Runs the program with the C library of Debian 11, which looks names up for it.
+fn in_debian_11(program: &Path, scratch: &Scratch) -> Result<()> {
+    let mut script = shell::command("unshare");
+    script.args(["-m", "sh"]).arg(shell::root().join("xtask/src/dist/debian-11.sh"));
+    shell::run_quietly(script.arg(scratch.join("debian-11")).arg(program))?;
+    println!("tried: with the C library of Debian 11");
+    Ok(())
+}
+
+/// Installs packages for this machine in bare roots, runs what they install, and removes them.
+pub(super) fn packages(deb: &Path, rpm: &Path, image: &Path, out: &Path) -> Result<()> {
+    if !setup::is_root() {
+        println!("not tried: installing packages needs root");
+        return Ok(());
+    }
+    let scratch = Scratch::new(out, "trial")?;
+    let root = scratch.join("debian");
+    fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
+    fs::create_dir_all(root.join("var/lib/dpkg/updates"))?;
+    for name in ["status", "available"] {
+        fs::write(root.join("var/lib/dpkg").join(name), "")?;
+    }
+    let dpkg = |words: &[&str]| {
+        let mut dpkg = shell::command("dpkg");
+        dpkg.arg(format!("--root={}", root.display())).args(words);
+        shell::run_quietly(&mut dpkg)
+    };
+    dpkg(&["--install", &deb.display().to_string()])?;
+    is_installed(&root)?;
+    dpkg(&["--purge", "lads"])?;
+    is_removed(&root)?;
+    let root = scratch.join("red-hat");
+    fs::create_dir_all(&root)?;
+    let run = |words: &[&str]| {
+        let mut rpm = shell::command("rpm");
+        rpm.arg(format!("--root={}", root.display())).args(["--dbpath", "/var/lib/rpm"]);
+        shell::run_quietly(rpm.args(words))
+    };
+    run(&["--initdb"])?;
+    run(&["--install", "--ignoreos", &rpm.display().to_string()])?;
+    is_installed(&root)?;
+    run(&["--erase", "lads"])?;
+    is_removed(&root)?;
+    println!("tried: installing packages and removing them");
+    in_an_image(image, &scratch)
+}
+
+fn is_installed(root: &Path) -> Result<()> {
+    let version =
+        shell::output(shell::command("chroot").arg(root).args(["/usr/bin/lads", "--version"]))?;
+    ensure!(version.contains(env!("CARGO_PKG_VERSION")), "{version} is installed");
+    for path in ["share/man/man1/lads-cp.1.gz", "share/bash-completion/completions/lads"] {
+        ensure!(root.join("usr").join(path).exists(), "usr/{path} is not installed");
+    }
+    Ok(())
+}
+
+fn is_removed(root: &Path) -> Result<()> {
+    let mut find = shell::command("find");
+    find.current_dir(root).args([".", "-path", "./usr/*", "-name", "*lads*"]);
+    let left = shell::output(&mut find)?;
+    ensure!(left.is_empty(), "removing the package leaves {left}");
+    Ok(())
+}
+
+/// Unpacks the layers of an image, whose digests must be right, and runs what it names.
+fn in_an_image(image: &Path, scratch: &Scratch) -> Result<()> {
+    let (layout, root) = (scratch.join("layout"), scratch.join("unpacked"));
+    fs::create_dir_all(&layout)?;
+    fs::create_dir_all(&root)?;
+    shell::run_quietly(shell::command("tar").arg("-xf").arg(image).arg("-C").arg(&layout))?;
+    let blob = |described: &serde_json::Value| -> Result<PathBuf> {
+        let digest = described["digest"].as_str().and_then(|it| it.strip_prefix("sha256:"));
+        let digest = digest.context("a part of the image has no digest")?;
+        let path = layout.join("blobs/sha256").join(digest);
+        ensure!(super::packages::digest(&path)? == digest, "{} is damaged", path.display());
+        Ok(path)
+    };
+    let json = |path: &Path| -> Result<serde_json::Value> {
+        Ok(serde_json::from_slice(&fs::read(path)?)?)
+    };
+    let manifest = json(&blob(&json(&layout.join("index.json"))?["manifests"][0])?)?;
+    let config = json(&blob(&manifest["config"])?)?;
+    for layer in manifest["layers"].as_array().context("the image has no layers")? {
+        shell::run_quietly(
+            shell::command("tar").arg("-xzf").arg(blob(layer)?).arg("-C").arg(&root),
+        )?;
+    }
+    let program = config["config"]["Entrypoint"][0].as_str().context("the image has no program")?;
+    shell::run_quietly(shell::command("chroot").arg(&root).args([program, "--version"]))?;
+    println!("tried: the image");
     Ok(())
 }
