@@ -34,7 +34,7 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 15] = [
+pub(crate) const NAMES: [&str; 16] = [
     "big",
     "medium",
     "small",
@@ -50,11 +50,14 @@ pub(crate) const NAMES: [&str; 15] = [
     "grid",
     "rfs",
     "estimates",
+    "first",
 ];
 
 /// What every benchmark needs.
 struct Bench {
     lads: PathBuf,
+    /// The program that `cargo xtask dist` makes, which `first` sends.
+    first: PathBuf,
     /// A directory in memory, on tmpfs.
     memory: PathBuf,
     /// A directory on the disk that holds the build.
@@ -97,7 +100,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ["room"] => room::NAMES.to_vec(),
         ref some => some.to_vec(),
     };
-    let bench = Bench { lads: shell::build_lads()?, memory: "/dev/shm".into(), disk };
+    let first = room::first::program();
+    let bench = Bench { lads: shell::build_lads()?, first, memory: "/dev/shm".into(), disk };
     for name in names {
         println!("\n## {name}\n");
         if room::NAMES.contains(&name) {
@@ -129,6 +133,7 @@ impl Bench {
             "memory" => vec![memory::run(self)?],
             "lookups" => vec![lookups::run(self)?],
             "estimates" => vec![estimates::run(self)?],
+            "first" => vec![room::first::run(&self.first)?],
             "harm" => vec![room::harm::run(&self.lads)?],
             "slow-ost" => vec![room::slow_ost::run(&self.lads)?],
             "verdict" => vec![room::verdict::run(&self.lads)?],
@@ -157,6 +162,9 @@ impl Bench {
             "null" => needs.space(&self.memory, null::FILE_BYTES),
             "check" => needs.program("rsync").program("diff").space(&self.memory, check::space()),
             "estimates" => needs.space(&self.disk, estimates::SPACE),
+            "first" => ["ssh", "sshd", "ip"]
+                .into_iter()
+                .fold(needs.root("for network namespaces").file(&self.first), Needs::program),
             "journal" => {
                 needs.space(&self.memory, journal::BYTES * 2).space(&self.disk, journal::BYTES)
             }

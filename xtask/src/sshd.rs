@@ -112,7 +112,7 @@ fn config_text(directory: &Path, at: SocketAddr) -> String {
          AuthorizedKeysFile {directory}/authorized_keys\nPidFile none\nStrictModes no\n\
          UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n\
-         SetEnv SHLVL=1\n"
+         SetEnv SHLVL=1\nAcceptEnv LADS_CACHE\n"
     )
 }
 

@@ -7,6 +7,7 @@
 
 mod contest;
 mod data;
+pub(super) mod first;
 pub(super) mod grid;
 pub(super) mod harm;
 pub(super) mod mount;

@@ -69,7 +69,9 @@ pub(super) fn judge(
     // What the trees explain does not keep a command without accidents from completing the rest.
     let is_calm = outcome.happened.is_empty() && step.is_calm();
     let is_partial = |ended: &Ended| {
-        is_calm && ended.code == Some(6) && tree_codes.contains(&6) && ended.message().is_none()
+        // If links lead nowhere as well, rsync has errors of its own, and goes around in circles.
+        let is_only_blocked = tree_codes.contains(&6) && !tree_codes.contains(&3);
+        is_calm && ended.code == Some(6) && is_only_blocked && ended.message().is_none()
     };
     let is_done = |ended: &Ended| ended.is_complete() || is_partial(ended);
     let is_harmless = |ended: &Ended| is_done(ended) || ended.code == Some(2);

@@ -104,6 +104,11 @@ impl Line {
         line.ssh = Some(ssh);
         Ok(line)
     }
+
+    /// The command that starts a program at the sink through a connection of its own.
+    pub(super) fn own_shell(&self) -> String {
+        self.ssh.as_ref().map_or_else(String::new, |ssh| ssh.server.remote_shell())
+    }
 }
 
 impl Drop for Line {
