@@ -111,4 +111,8 @@ fn on_this_host_nothing_is_expanded() {
     let mut command = crate::world::lads(&[""; 0]);
     command.arg(world.path("home/run*")).arg(world.target());
     run(command).expect(3);
+    let mut command = crate::world::lads(&["home/run1/", "~"]);
+    command.current_dir(world.path(""));
+    run(command).expect(0);
+    assert!(world.path("~/out.h5").exists());
 }
