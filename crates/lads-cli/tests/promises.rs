@@ -49,6 +49,8 @@ mod file_server;
 mod file_sizes;
 #[path = "promises/greeting.rs"]
 mod greeting;
+#[path = "promises/habits.rs"]
+mod habits;
 #[path = "promises/identity.rs"]
 mod identity;
 #[path = "promises/links.rs"]
