@@ -13,7 +13,7 @@ mod trial;
 
 use crate::scratch::Scratch;
 use crate::shell;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use machine::MACHINES;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,36 @@ use std::path::{Path, PathBuf};
 /// same bytes.
 const TIME: &str = "1700000000";
 
+/// Build what people download, for x86-64 and aarch64, in target/dist, and try it
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Build it a second time, in another directory: the bytes must be the same
+    #[arg(long)]
+    twice: bool,
+}
+
 /// Builds into `target/dist`, tries what was built, and prints the files with their sizes.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let out = make()?;
+    if arguments.twice { compare(&out) } else { Ok(()) }
+}
+
+/// Builds a clone of this directory, and compares the digests of all files.
+fn compare(out: &Path) -> Result<()> {
+    let changed = shell::output(shell::command("git").args(["status", "--porcelain"]))?;
+    ensure!(changed.is_empty(), "a clone would lack what is not committed:\n{changed}");
+    let scratch = Scratch::new(&shell::target_dir()?, "dist-again")?;
+    let clone = scratch.join("another/directory");
+    shell::run(shell::command("git").args(["clone", "--quiet"]).arg(shell::root()).arg(&clone))?;
+    shell::run(shell::cargo().args(["xtask", "dist"]).current_dir(&clone))?;
+    let sums = |out: &Path| fs::read_to_string(out.join("SHA256SUMS"));
+    let (first, second) = (sums(out)?, sums(&clone.join("target/dist"))?);
+    ensure!(first == second, "not the same bytes:\n{first}\n{second}");
+    println!("tried: the same bytes in another directory");
+    Ok(())
+}
+
+fn make() -> Result<PathBuf> {
     MACHINES.iter().try_for_each(machine::Machine::prepare)?;
     packages::prepare()?;
     let target = shell::target_dir()?;
@@ -63,7 +91,7 @@ pub(crate) fn run() -> Result<()> {
     for path in made.iter().chain([&out.join("SHA256SUMS")]) {
         println!("{:>9} bytes  {}", fs::metadata(path)?.len(), path.display());
     }
-    Ok(())
+    Ok(out)
 }
 
 /// Writes the digests of files, as `sha256sum -c` reads them.

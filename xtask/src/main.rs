@@ -67,8 +67,7 @@ enum Chore {
     /// Run the promise tests, MPI programs and the simulator at full length (an hour)
     Trust,
     Bench(bench::Arguments),
-    /// Build the static program and its archive, for people who download them, in target/dist
-    Dist,
+    Dist(dist::Arguments),
     Shims(shims::Arguments),
     Suites(suites::Arguments),
     /// Start or stop a Ceph cluster on loopback, in memory
@@ -126,7 +125,7 @@ fn main() -> Result<ExitCode> {
         Chore::Mutants(arguments) => mutants::run(&arguments)?,
         Chore::Trust => trust::run()?,
         Chore::Bench(arguments) => bench::run(&arguments)?,
-        Chore::Dist => dist::run()?,
+        Chore::Dist(arguments) => dist::run(&arguments)?,
         Chore::Shims(arguments) => shims::run(&arguments)?,
         Chore::Suites(arguments) => suites::run(&arguments)?,
         Chore::Ceph(CephChore::Up { directory }) => ceph::up(directory.as_deref())?,

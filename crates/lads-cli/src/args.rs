@@ -142,7 +142,7 @@ fn copy_command() -> Command {
 /// What `lads layout` is told.
 #[derive(Args, Debug)]
 pub(crate) struct LayoutArgs {
-    /// Files; of a directory, what it gives to new files
+    /// Files, also as host:path; of a directory, what it gives to new files
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
@@ -158,7 +158,7 @@ pub(crate) struct LayoutArgs {
 /// What `lads osts` is told.
 #[derive(Args, Debug)]
 pub(crate) struct OstsArgs {
-    /// Anything on the file system
+    /// Anything on the file system, also as host:path
     #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 
@@ -174,8 +174,8 @@ pub(crate) struct OstsArgs {
 /// What `lads probe` is told.
 #[derive(Args, Debug)]
 pub(crate) struct ProbeArgs {
-    /// A file or directory; where the place of new files can be chosen, empty ones are made in the
-    /// directory, and removed again
+    /// A file or directory, also as host:path; where the place of new files can be chosen, empty
+    /// ones are made in the directory, and removed again
     #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 
@@ -191,7 +191,7 @@ pub(crate) struct ProbeArgs {
 /// What `lads clean` is told.
 #[derive(Args, Debug)]
 pub(crate) struct CleanArgs {
-    /// The directory, with all that is below it
+    /// The directory, also as host:path, with all that is below it
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 

@@ -311,6 +311,24 @@ impl Line<'_> {
     }
 }
 
+/// The default of an option with a value, for commands that do not have the option themselves.
+pub(crate) fn default_of(command: &Command, option: &str, host: &str) -> Result<Option<String>> {
+    let all = leaves(command).into_iter().flat_map(options);
+    let argument = all.into_iter().find(|it| it.get_long() == Some(option));
+    let hosts: Vec<String> = host_of(host.as_ref(), true).into_iter().collect();
+    let setting = match argument.map(of_environment).transpose()?.flatten() {
+        Some(setting) => Some(setting),
+        None => Files::read(command)?
+            .settings
+            .into_iter()
+            .find(|setting| setting.option == option && setting.is_for(&hosts)),
+    };
+    Ok(setting.and_then(|setting| match setting.value {
+        Value::Words(words) => words.into_iter().next()?.into_string().ok(),
+        Value::Flag(_) => None,
+    }))
+}
+
 /// The hosts that a command line names, without users.
 fn hosts(leaf: &Command, matches: &ArgMatches) -> Vec<String> {
     let ids = leaf.get_positionals().map(|argument| argument.get_id().as_str());

@@ -25,6 +25,7 @@ mod request;
 mod rfs;
 mod signals;
 mod subject;
+mod there;
 
 use anyhow::Context as _;
 use args::{
@@ -70,12 +71,18 @@ fn not_started(error: io::Error) -> anyhow::Error {
 fn main() -> ExitCode {
     panic::end_the_process();
     signals::outlive_file_size_limit();
-    let matches = config::matches(std::env::args_os().collect());
+    let words: Vec<_> = std::env::args_os().collect();
+    let matches = config::matches(words.clone());
     let prints = matches.subcommand_name().is_some_and(|name| PRINTING.contains(&name));
     if prints && Standard::Output.was_closed() {
         complain("cannot write to standard output: it is closed");
         return ExitCode::from(lads_engine::ExitCode::Other as u8);
     }
+    there::run(&words, &matches).unwrap_or_else(|| run(&matches))
+}
+
+/// Runs the command that was typed.
+fn run(matches: &ArgMatches) -> ExitCode {
     match matches.subcommand() {
         Some(("cp", matches)) => copy::run(matches),
         Some(("check", matches)) => check::run(matches),

@@ -115,6 +115,8 @@ mod stopping;
 mod storage;
 #[path = "promises/terminal.rs"]
 mod terminal;
+#[path = "promises/there.rs"]
+mod there;
 #[path = "promises/times.rs"]
 mod times;
 #[path = "promises/trace.rs"]

@@ -83,6 +83,20 @@ fn a_host_with_nothing_but_ssh_gets_lads_once_whatever_its_login_shell_is() {
     }
 }
 
+#[test]
+fn a_command_about_storage_there_sends_it_first() {
+    let Some(host) = Host::with(|_, _| {}) else { return };
+    for _ in 0..2 {
+        let mut command = Command::new(LADS);
+        command.env_remove("LADS_REMOTE_LADS").env("LADS_RSH", &host.sshd.shell);
+        command.args(["layout", "--json", "--layout=local"]);
+        command.arg(format!("{}:{}", host.sshd.host, host.world.source().display()));
+        let ended = run(command).expect(0);
+        assert!(ended.stdout.starts_with(b"{"), "{ended:?}");
+        assert_eq!(host.copies_in(CACHE).len(), 1);
+    }
+}
+
 /// The applets of busybox are the only programs.
 #[test]
 fn a_host_with_busybox_gets_lads() {

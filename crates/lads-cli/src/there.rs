@@ -1,0 +1,139 @@
+//! Commands about storage on another host: LADS runs them there, and what it prints comes here.
+
+use crate::{args, complain, config, not_started};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::ArgMatches;
+use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, deploy};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::{ChildStdout, Stdio};
+
+/// The commands, and the names of their operands.
+const COMMANDS: [(&str, &str); 5] = [
+    ("layout", "paths"),
+    ("osts", "path"),
+    ("probe", "path"),
+    ("clean", "directory"),
+    ("bench", "paths"),
+];
+
+/// What the script that looks for LADS prints if it is not there, and if it cannot be started.
+const COMPLAINTS: [&[u8]; 2] = [b"LADS-NEED", b"LADS-FAIL"];
+
+/// The exit code of ssh if it does not reach the host.
+const SSH_FAILED: i32 = 255;
+
+/// Runs a command on the host that its operands name. `None` if they name none, or if the command
+/// deals with other hosts itself.
+pub(crate) fn run(words: &[OsString], matches: &ArgMatches) -> Option<std::process::ExitCode> {
+    let (name, leaf) = matches.subcommand()?;
+    let (_, id) = COMMANDS.into_iter().find(|(command, _)| *command == name)?;
+    let operands: Vec<OsString> = leaf.get_raw(id)?.map(OsStr::to_owned).collect();
+    let places: Vec<Location> = operands.iter().filter_map(|it| Location::parse(it)).collect();
+    let host = places.iter().find_map(|place| place.host.clone())?;
+    if name == "bench" && operands.len() > 1 {
+        return None;
+    }
+    let outcome = match places.iter().all(|place| place.host.as_ref() == Some(&host)) {
+        true => run_there(&host, &operands, words),
+        false => Err((ExitCode::Usage, anyhow!("all paths must be on the same host"))),
+    };
+    Some(match outcome {
+        Ok(code) => std::process::ExitCode::from(code),
+        Err((code, error)) => {
+            complain(&format!("{error:#}"));
+            std::process::ExitCode::from(code as u8)
+        }
+    })
+}
+
+fn run_there(
+    host: &str,
+    operands: &[OsString],
+    words: &[OsString],
+) -> Result<u8, (ExitCode, anyhow::Error)> {
+    let usage = |error| (ExitCode::Usage, error);
+    let remote = remote_shell(host).map_err(usage)?;
+    let word = |word: &OsString| match operands.contains(word) {
+        true => path_there(word),
+        false => word.clone().into_vec(),
+    };
+    let words: Vec<Vec<u8>> = words.iter().skip(1).map(word).collect();
+    let other = |error: anyhow::Error| (ExitCode::Other, error);
+    if let Some(code) = attempt(&remote, host, &words).map_err(other)? {
+        return Ok(code);
+    }
+    // The host does not have this version.
+    let deploying = RemoteShell { deploys: true, ..remote.clone() };
+    deploy(&deploying, host, Path::new("/proc/self/exe"), &StopFlag::new())
+        .map_err(|(code, text)| (code, anyhow!(text)))?;
+    let lost =
+        || (ExitCode::Other, anyhow!("{host} has lost the copy of lads that was sent to it"));
+    attempt(&remote, host, &words).map_err(other)?.ok_or_else(lost)
+}
+
+/// How the host is reached: as the defaults say, because these commands have no options for it.
+/// Nothing is sent by itself: a command's standard input is empty.
+fn remote_shell(host: &str) -> Result<RemoteShell> {
+    ensure!(!host.starts_with('-'), "a host cannot begin with a dash");
+    let command = args::command();
+    let rsh = config::default_of(&command, "rsh", host)?.unwrap_or_else(|| "ssh".to_owned());
+    let lads = config::default_of(&command, "remote-lads", host)?;
+    let command = RemoteShell::words(&rsh).map_err(|error| anyhow!("rsh {error}"))?;
+    Ok(RemoteShell { command, lads, deploys: false, ..RemoteShell::default() })
+}
+
+/// The path in an operand, as it is given to the command there, which starts in the home directory.
+fn path_there(operand: &OsString) -> Vec<u8> {
+    let path = Location::parse(operand).map(|place| place.path).unwrap_or_default();
+    match path.as_slice() {
+        b"" | b"~" => b".".to_vec(),
+        [b'~', b'/', rest @ ..] => [b"./", rest].concat(),
+        // No option.
+        [b'-', ..] => [b"./", path.as_slice()].concat(),
+        _ => path,
+    }
+}
+
+/// Runs the command there, and copies what it prints. Returns its exit code; `None` if LADS is not
+/// there.
+fn attempt(remote: &RemoteShell, host: &str, words: &[Vec<u8>]) -> Result<Option<u8>> {
+    let mut command = remote.lads_command_on(host, Path::new("/proc/self/exe"), words);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(not_started)?;
+    let stdout = child.stdout.take().context("piped above")?;
+    let complaint = pass_on(stdout);
+    if complaint.is_err() {
+        // Nobody reads what it prints.
+        let _ = child.kill();
+    }
+    let status = child.wait().context("the remote shell")?;
+    match complaint.context("cannot write to standard output")? {
+        Some(complaint) if complaint.starts_with(COMPLAINTS[0]) => return Ok(None),
+        Some(complaint) => bail!("{host}: {}", String::from_utf8_lossy(&complaint).trim()),
+        None => {}
+    }
+    match status.code() {
+        Some(SSH_FAILED) => Ok(Some(ExitCode::Network as u8)),
+        Some(code) => Ok(Some(u8::try_from(code).unwrap_or(ExitCode::Other as u8))),
+        None => bail!("a signal ended the remote shell ({status})"),
+    }
+}
+
+/// Copies everything to standard output, unless the first line is a complaint of the script.
+fn pass_on(from: ChildStdout) -> io::Result<Option<Vec<u8>>> {
+    let mut from = BufReader::new(from);
+    let mut first = Vec::new();
+    from.read_until(b'\n', &mut first)?;
+    if COMPLAINTS.iter().any(|complaint| first.starts_with(complaint)) {
+        return Ok(Some(first));
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(&first)?;
+    out.flush()?;
+    io::copy(&mut from, &mut out)?;
+    out.flush()?;
+    Ok(None)
+}
