@@ -1,5 +1,5 @@
-//! Builds what people download: one file of LADS that runs on any Linux, an archive with its pages,
-//! packages, an image, and the list of what it is made of.
+//! Builds the files to download: a static program that runs on any Linux, an archive with its pages,
+//! packages, an image, and a list of all components.
 //!
 //! The file is static. A static program of glibc must call nothing for which glibc loads a library
 //! of the host: it is aborted there if the host has another version of glibc. So the resolver of
@@ -22,15 +22,15 @@ use std::path::{Path, PathBuf};
 /// same bytes.
 const TIME: &str = "1700000000";
 
-/// Build what people download, for x86-64 and aarch64, in target/dist, and try it
+/// Build and test the files to download, for x86-64 and aarch64, in target/dist
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Build it a second time, in another directory: the bytes must be the same
+    /// Build a second time in another directory, and compare the bytes
     #[arg(long)]
     twice: bool,
 }
 
-/// Builds into `target/dist`, tries what was built, and prints the files with their sizes.
+/// Builds into `target/dist`, tests the files, and prints their sizes.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let out = make()?;
     if arguments.twice { compare(&out) } else { Ok(()) }

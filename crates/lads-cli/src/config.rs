@@ -1,8 +1,9 @@
-//! Defaults for options: from the environment, the user's file and the system's file.
+//! Defaults of options: from the environment, the user's file and the system's file.
 //!
-//! The command line is read first. Then each option that it does not have is added from the first
-//! of these places that has it: `LADS_OPTION`, the section of a host and the rest of the user's
-//! file, the same of the system's file. The result is read as if all of it had been typed.
+//! The command line is parsed first. Then each option that is not given is added from the first
+//! place that defines it: the variable `LADS_OPTION`; in the user's file, the sections of hosts and
+//! then the rest; the same in the system's file. The command line is then parsed again, as if the
+//! user had typed these options.
 
 mod file;
 mod show;
@@ -21,39 +22,39 @@ use std::path::PathBuf;
 
 pub(crate) use show::run as show;
 
-/// The file that is read in place of the others.
+/// Environment variable with the path of the only configuration file to read.
 const FILE_VARIABLE: &str = "LADS_CONFIG";
 
-/// The file of the system.
+/// Path of the system-wide configuration file.
 const SYSTEM_FILE: &str = "/etc/lads/config.toml";
 
-/// Commands without defaults: the other end of a transfer gets what it has to know from this end.
+/// Commands without defaults. The other end of a transfer receives all options from this end.
 const WITHOUT: [&str; 6] = ["serve", "help", "version", "man", "completions", "config"];
 
-/// A default.
+/// Default of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
-    /// The long name of the option, without dashes.
+    /// Long name of the option, without dashes.
     option: String,
     value: Value,
     source: Source,
 }
 
-/// The value of an option.
+/// Value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Value {
-    /// Whether an option without a value is set.
+    /// State of an option without a value.
     Flag(bool),
-    /// The values of an option, each as it is typed.
+    /// Values of an option, as on a command line.
     Words(Vec<OsString>),
 }
 
-/// Where a default is from.
+/// Place that defines a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
-    /// An environment variable.
+    /// Environment variable.
     Variable(String),
-    /// A line of a file, in the section for hosts that match a pattern, or for all hosts.
+    /// Line of a file; `host` is the pattern of its section, `None` outside of sections.
     File { path: PathBuf, line: usize, host: Option<String> },
 }
 
@@ -70,14 +71,14 @@ impl fmt::Display for Source {
 }
 
 impl Setting {
-    /// Whether it is for one of these hosts, or for all.
+    /// Reports whether the setting applies to one of these hosts, or to all hosts.
     fn is_for(&self, hosts: &[String]) -> bool {
         let Source::File { host: Some(pattern), .. } = &self.source else { return true };
         let rule = Rule { verdict: Verdict::Include, pattern: pattern.as_bytes().to_vec() };
         hosts.iter().any(|host| rule.matches(host.as_bytes(), false))
     }
 
-    /// The words that stand for it on the command line: none if the option is not set.
+    /// Returns the equivalent words of a command line; none if the option is off.
     fn words(&self, argument: &Arg) -> Result<Vec<OsString>> {
         let name = &self.option;
         let alone = || OsString::from(format!("--{name}"));
@@ -112,11 +113,11 @@ impl Setting {
     }
 }
 
-/// What the files say.
+/// Configuration files.
 struct Files {
-    /// The files that are read, and whether they are there.
+    /// Paths of the files, and whether each one exists.
     paths: Vec<(PathBuf, bool)>,
-    /// Their settings, what goes first in front.
+    /// Settings of all files, in order of precedence.
     settings: Vec<Setting>,
 }
 
@@ -143,7 +144,7 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The files, what goes first in front.
+/// Returns the paths of the files, in order of precedence.
 fn paths() -> Vec<PathBuf> {
     if let Some(path) = variable(FILE_VARIABLE) {
         return if path == "/dev/null" { Vec::new() } else { vec![path.into()] };
@@ -155,12 +156,12 @@ fn paths() -> Vec<PathBuf> {
     user.into_iter().chain([PathBuf::from(SYSTEM_FILE)]).collect()
 }
 
-/// The options of all commands that have defaults.
+/// Returns the names of all options that can have defaults.
 fn known_options(command: &Command) -> BTreeSet<String> {
     leaves(command).into_iter().flat_map(options).filter_map(name_of).collect()
 }
 
-/// The commands that do something and have defaults.
+/// Returns the commands without subcommands that can have defaults.
 fn leaves(command: &Command) -> Vec<&Command> {
     if !command.has_subcommands() {
         return vec![command];
@@ -169,7 +170,7 @@ fn leaves(command: &Command) -> Vec<&Command> {
     below.flat_map(leaves).collect()
 }
 
-/// The options of a command that may have defaults.
+/// Returns the options of a command that can have defaults.
 fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     let is_said_alone = |argument: &Arg| {
         let action = argument.get_action();
@@ -183,7 +184,7 @@ fn name_of(argument: &Arg) -> Option<String> {
     argument.get_long().map(str::to_owned)
 }
 
-/// Says that there is no such option, and which one may be meant.
+/// Returns the error for an unknown option, with the nearest name.
 fn unknown(name: &str, known: &BTreeSet<String>) -> String {
     let likeness = |other: &&String| strsim::jaro_winkler(name, other);
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
@@ -192,7 +193,7 @@ fn unknown(name: &str, known: &BTreeSet<String>) -> String {
     format!("no option has the name {name}{advice}")
 }
 
-/// The setting of an option in the environment.
+/// Returns the setting of an option in the environment.
 fn of_environment(argument: &Arg) -> Result<Option<Setting>> {
     let Some(option) = name_of(argument) else { return Ok(None) };
     let name = format!("LADS_{}", option.to_uppercase().replace('-', "_"));
@@ -211,7 +212,7 @@ fn of_environment(argument: &Arg) -> Result<Option<Setting>> {
     Ok(Some(Setting { option, value, source: Source::Variable(name) }))
 }
 
-/// Reads a command line together with the defaults. Ends the process if something is wrong with it.
+/// Parses a command line together with the defaults. Exits if either has an error.
 pub(crate) fn matches(words: Vec<OsString>) -> ArgMatches {
     let command = args::command();
     let typed = command.clone().try_get_matches_from(&words).unwrap_or_else(|error| error.exit());
@@ -235,7 +236,7 @@ fn leaf_of(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, below)| leaf_of(below))
 }
 
-/// Reads the command line once more, with the defaults; `None` if there are none.
+/// Parses the command line again, with the defaults; `None` if no default applies.
 fn with_defaults(
     command: &Command,
     words: Vec<OsString>,
@@ -273,14 +274,14 @@ fn with_defaults(
     line.read(&line.added).map(Some).map_err(|error| anyhow!("{error}"))
 }
 
-/// A command line with defaults.
+/// Command line with defaults.
 struct Line<'a> {
     command: &'a Command,
-    /// The number of words in front of the options: the program and the command.
+    /// Number of words before the options: the program and the command.
     depth: usize,
-    /// What was typed.
+    /// Words that the user typed.
     words: Vec<OsString>,
-    /// The options that were added.
+    /// Options that were added.
     added: Vec<OsString>,
 }
 
@@ -291,7 +292,7 @@ impl Line<'_> {
         self.command.clone().try_get_matches_from(words)
     }
 
-    /// Adds an option, unless one that was typed excludes it.
+    /// Adds an option unless a typed option conflicts with it.
     fn add(&mut self, setting: &Setting, words: &[OsString]) -> Result<()> {
         if words.is_empty() {
             return Ok(());
@@ -311,7 +312,7 @@ impl Line<'_> {
     }
 }
 
-/// The default of an option with a value, for commands that do not have the option themselves.
+/// Returns the default of an option with a value, for commands without that option.
 pub(crate) fn default_of(command: &Command, option: &str, host: &str) -> Result<Option<String>> {
     let all = leaves(command).into_iter().flat_map(options);
     let argument = all.into_iter().find(|it| it.get_long() == Some(option));
@@ -329,11 +330,11 @@ pub(crate) fn default_of(command: &Command, option: &str, host: &str) -> Result<
     }))
 }
 
-/// The hosts that a command line names, without users.
+/// Returns the hosts in a command line, without users.
 fn hosts(leaf: &Command, matches: &ArgMatches) -> Vec<String> {
     let ids = leaf.get_positionals().map(|argument| argument.get_id().as_str());
     let words = ids.filter_map(|id| matches.get_raw(id)).flatten();
-    // The operands of `lads deploy` are hosts.
+    // The operands of `lads deploy` are hosts, not paths.
     let are_hosts = leaf.get_name() == "deploy";
     words.filter_map(|word| host_of(word, are_hosts)).collect()
 }

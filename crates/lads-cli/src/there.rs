@@ -1,4 +1,4 @@
-//! Commands about storage on another host: LADS runs them there, and what it prints comes here.
+//! Commands about storage on another host: LADS runs there, and its output is printed here.
 
 use crate::{args, complain, config, not_started};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 
-/// The commands, and the names of their operands.
+/// Names of the commands and of their operands.
 const COMMANDS: [(&str, &str); 5] = [
     ("layout", "paths"),
     ("osts", "path"),
@@ -19,14 +19,14 @@ const COMMANDS: [(&str, &str); 5] = [
     ("bench", "paths"),
 ];
 
-/// What the script that looks for LADS prints if it is not there, and if it cannot be started.
+/// First words of the deployment script if LADS is missing, and if it cannot be started.
 const COMPLAINTS: [&[u8]; 2] = [b"LADS-NEED", b"LADS-FAIL"];
 
-/// The exit code of ssh if it does not reach the host.
+/// Exit code of ssh if it cannot reach the host.
 const SSH_FAILED: i32 = 255;
 
-/// Runs a command on the host that its operands name. `None` if they name none, or if the command
-/// deals with other hosts itself.
+/// Runs a command on the host of its operands. Returns `None` if they have no host, or if the
+/// command handles other hosts itself.
 pub(crate) fn run(words: &[OsString], matches: &ArgMatches) -> Option<std::process::ExitCode> {
     let (name, leaf) = matches.subcommand()?;
     let (_, id) = COMMANDS.into_iter().find(|(command, _)| *command == name)?;
@@ -65,7 +65,7 @@ fn run_there(
     if let Some(code) = attempt(&remote, host, &words).map_err(other)? {
         return Ok(code);
     }
-    // The host does not have this version.
+    // The host does not have this version of LADS.
     let deploying = RemoteShell { deploys: true, ..remote.clone() };
     deploy(&deploying, host, Path::new("/proc/self/exe"), &StopFlag::new())
         .map_err(|(code, text)| (code, anyhow!(text)))?;
@@ -74,8 +74,8 @@ fn run_there(
     attempt(&remote, host, &words).map_err(other)?.ok_or_else(lost)
 }
 
-/// How the host is reached: as the defaults say, because these commands have no options for it.
-/// Nothing is sent by itself: a command's standard input is empty.
+/// Returns the remote shell of the defaults, because these commands have no options for it. It does
+/// not send LADS, because the standard input of the command is empty.
 fn remote_shell(host: &str) -> Result<RemoteShell> {
     ensure!(!host.starts_with('-'), "a host cannot begin with a dash");
     let command = args::command();
@@ -85,20 +85,20 @@ fn remote_shell(host: &str) -> Result<RemoteShell> {
     Ok(RemoteShell { command, lads, deploys: false, ..RemoteShell::default() })
 }
 
-/// The path in an operand, as it is given to the command there, which starts in the home directory.
+/// Returns the path in an operand for the command there, which starts in the home directory.
 fn path_there(operand: &OsString) -> Vec<u8> {
     let path = Location::parse(operand).map(|place| place.path).unwrap_or_default();
     match path.as_slice() {
         b"" | b"~" => b".".to_vec(),
         [b'~', b'/', rest @ ..] => [b"./", rest].concat(),
-        // No option.
+        // The command must not parse it as an option.
         [b'-', ..] => [b"./", path.as_slice()].concat(),
         _ => path,
     }
 }
 
-/// Runs the command there, and copies what it prints. Returns its exit code; `None` if LADS is not
-/// there.
+/// Runs the command there, and copies its output. Returns its exit code, or `None` if LADS is
+/// missing there.
 fn attempt(remote: &RemoteShell, host: &str, words: &[Vec<u8>]) -> Result<Option<u8>> {
     let mut command = remote.lads_command_on(host, Path::new("/proc/self/exe"), words);
     let mut child =
@@ -106,7 +106,7 @@ fn attempt(remote: &RemoteShell, host: &str, words: &[Vec<u8>]) -> Result<Option
     let stdout = child.stdout.take().context("piped above")?;
     let complaint = pass_on(stdout);
     if complaint.is_err() {
-        // Nobody reads what it prints.
+        // No process reads the output.
         let _ = child.kill();
     }
     let status = child.wait().context("the remote shell")?;
@@ -122,7 +122,7 @@ fn attempt(remote: &RemoteShell, host: &str, words: &[Vec<u8>]) -> Result<Option
     }
 }
 
-/// Copies everything to standard output, unless the first line is a complaint of the script.
+/// Copies the output to standard output. Returns the first line if it is one of [`COMPLAINTS`].
 fn pass_on(from: ChildStdout) -> io::Result<Option<Vec<u8>>> {
     let mut from = BufReader::new(from);
     let mut first = Vec::new();

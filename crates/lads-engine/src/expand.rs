@@ -1,5 +1,5 @@
-//! Expands `~` and patterns in paths that a person wrote for another host, where no shell sees
-//! them.
+//! Expands `~` and patterns in paths that the user wrote for another host, because no shell expands
+//! them there.
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
@@ -11,16 +11,16 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Expands the paths of an end, as a shell does without quotes: `~` and `~user` at the beginning
-/// become home directories, and at the source `*`, `?` and `[...]` match the names that there are,
-/// in the order of their bytes; only a dot matches a dot at the beginning of a name.
+/// Expands the paths of an end as a shell expands unquoted words: `~` and `~user` at the beginning
+/// become home directories; at the source, `*`, `?` and `[...]` match existing names, in the order
+/// of their bytes. Only a dot matches a dot at the beginning of a name.
 ///
-/// There are two differences. A source whose name has these characters is that source, and not a
-/// pattern. A pattern that matches nothing is kept, so that it is reported as missing.
+/// Unlike in a shell, a path of an existing entry is never a pattern. A pattern without a match is
+/// kept, and then reported as missing.
 ///
 /// # Errors
 ///
-/// If there is no such user.
+/// If a user is unknown.
 pub(crate) fn expand(paths: Vec<Vec<u8>>, side: Side) -> Result<Vec<Vec<u8>>, Fatal> {
     let paths: Result<Vec<_>, _> = paths.into_iter().map(|path| at_home(path, side)).collect();
     match side {
@@ -56,7 +56,7 @@ fn own_home() -> Option<Vec<u8>> {
     home.filter(|home| home.starts_with(b"/")).or_else(|| home_of(uid.as_bytes()))
 }
 
-/// The home directory in the database of users. A static program cannot look there itself.
+/// Returns the home directory of a user. `getent` looks it up, because a static program cannot.
 fn home_of(user: &[u8]) -> Option<Vec<u8>> {
     let mut getent = Command::new("getent");
     getent.args(["passwd", "--"]).arg(OsStr::from_bytes(user));
@@ -66,7 +66,7 @@ fn home_of(user: &[u8]) -> Option<Vec<u8>> {
     home.starts_with(b"/").then(|| home.to_vec())
 }
 
-/// The entries that a path stands for.
+/// Returns the entries that match a path.
 fn matched(path: Vec<u8>) -> Vec<Vec<u8>> {
     if !is_wild(&path) || is_there(&path) {
         return vec![path];
@@ -101,12 +101,12 @@ fn is_wild(pattern: &[u8]) -> bool {
     pattern.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// Whether there is such an entry; with a slash at its end, a directory.
+/// Reports whether an entry exists; with a slash at the end of the path, whether it is a directory.
 fn is_there(path: &[u8]) -> bool {
     fs::symlink_metadata(Path::new(OsStr::from_bytes(path))).is_ok()
 }
 
-/// The names in a directory that match a pattern, in the order of their bytes.
+/// Returns the names in a directory that match a pattern, in the order of their bytes.
 fn names(directory: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
     let directory = if directory.is_empty() { b"." } else { directory };
     let Ok(entries) = fs::read_dir(OsStr::from_bytes(directory)) else { return Vec::new() };

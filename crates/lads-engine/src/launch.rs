@@ -84,7 +84,7 @@ pub(crate) struct Connected {
     pub(crate) opening: Option<Opening>,
     pub(crate) options: Options,
     pub(crate) paths: Vec<Vec<u8>>,
-    /// Whether the paths were written on another host, where no shell could expand them.
+    /// The user wrote the paths on another host, so that no shell has expanded them here.
     pub(crate) expands_paths: bool,
     pub(crate) own_side: Side,
     pub(crate) job_key: u64,

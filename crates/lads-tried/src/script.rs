@@ -1,4 +1,4 @@
-//! Scripts in place of programs.
+//! Scripts that replace programs.
 
 use std::io::Result;
 use std::path::Path;
@@ -6,9 +6,9 @@ use std::process::Command;
 
 /// Writes a shell script that can be started at once.
 ///
-/// Another program writes it. If this process wrote it, a program that another thread starts at the
-/// same moment would hold the script open for writing until it runs, and until then the kernel
-/// starts no script that is open for writing (`ETXTBSY`).
+/// Another process writes the file. A child that another thread of this process forks at the same
+/// time inherits all open files until it calls exec, and the kernel does not start a script that is
+/// open for writing (`ETXTBSY`).
 ///
 /// # Errors
 ///

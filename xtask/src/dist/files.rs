@@ -1,4 +1,4 @@
-//! The files that are installed, and the archive of them.
+//! Installed files, and archives of them.
 
 use super::{TIME, machine::Machine};
 use crate::shell;
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Pages that lie beside the program.
+/// Pages next to the program.
 const PAGES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Shells, and where each one looks for completions below `/usr/share`.
@@ -17,8 +17,8 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/lads.fish"),
 ];
 
-/// The directory of an archive, with a program for one machine. `speaker` is the same program for
-/// this machine, which makes the pages.
+/// Creates the directory of an archive, with a program for one machine. `speaker` is the program for
+/// this machine; it writes the manual pages.
 pub(super) fn unpacked(program: &Path, speaker: &Path, root: &Path) -> Result<()> {
     fs::create_dir_all(root.join("completions"))?;
     place(program, &root.join("lads"), 0o755)?;
@@ -33,7 +33,7 @@ pub(super) fn unpacked(program: &Path, speaker: &Path, root: &Path) -> Result<()
     Ok(())
 }
 
-/// The tree of a package that is installed.
+/// Creates the tree of an installed package.
 pub(super) fn installed(program: &Path, speaker: &Path, root: &Path) -> Result<()> {
     place(program, &root.join("usr/bin/lads"), 0o755)?;
     for page in PAGES {
@@ -79,7 +79,7 @@ pub(super) fn tar(directory: &Path, entry: &Path, to: &Path) -> Result<()> {
     shell::run_quietly(tar.arg("-C").arg(directory).arg(entry))
 }
 
-/// The name of a file without its suffix.
+/// Returns the name of a file without its suffix.
 pub(super) fn name(machine: &Machine) -> String {
     format!("lads-{}-{}-linux", env!("CARGO_PKG_VERSION"), machine.name)
 }

@@ -1,4 +1,4 @@
-//! The machines that LADS is built for.
+//! Machines that LADS is built for.
 
 use crate::setup;
 use crate::shell;
@@ -7,11 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The largest file that is offered, in bytes.
+/// Maximum size of the program, in bytes.
 const BYTES_MAX: u64 = 8_000_000;
 
-/// Functions of glibc that load libraries of the host. What they call is in every program that
-/// starts others (`fork` looks after it), and so is `dlopen`: only who may call it can be judged.
+/// Functions of glibc that load libraries of the host. The functions that they call, and `dlopen`,
+/// are linked into every program, because `fork` refers to them; they are not evidence.
 const FORBIDDEN: [&str; 13] = [
     "getaddrinfo",
     "getnameinfo",
@@ -42,7 +42,7 @@ pub(super) struct Machine {
     prefix: &'static str,
 }
 
-/// All that are built for. Both are static programs of glibc: musl's memory allocator is slower.
+/// All machines. Both programs are static and use glibc, because the allocator of musl is slower.
 pub(super) const MACHINES: [Machine; 2] = [
     Machine {
         name: "x86_64",
@@ -61,12 +61,12 @@ pub(super) const MACHINES: [Machine; 2] = [
 ];
 
 impl Machine {
-    /// Whether programs for it run here without an emulator.
+    /// Reports whether programs for the machine run here without an emulator.
     pub(super) fn is_this(&self) -> bool {
         self.name == std::env::consts::ARCH
     }
 
-    /// A command that runs a program for it, if it can be run here.
+    /// Returns a command that runs a program for the machine; `None` if that is impossible here.
     pub(super) fn runs(&self, program: &Path) -> Option<Command> {
         if self.is_this() {
             return Some(shell::command(program));
@@ -80,7 +80,7 @@ impl Machine {
         if self.is_this() { name.to_owned() } else { format!("{}{name}", self.prefix) }
     }
 
-    /// Installs what it takes to build for it.
+    /// Installs the compiler and libraries for the machine.
     pub(super) fn prepare(&self) -> Result<()> {
         let installed =
             shell::output(shell::command("rustup").args(["target", "list", "--installed"]));
@@ -134,7 +134,7 @@ impl Machine {
     }
 }
 
-/// Prints the functions of a program, as `nm` lists them, that must not be in it.
+/// Reports and prints the forbidden functions of a program, as listed by `nm`.
 fn has_forbidden(listed: &str) -> bool {
     let name = |line: &str| line.split_whitespace().last().unwrap_or_default().to_owned();
     let is_forbidden = |name: &String| {

@@ -13,15 +13,15 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SUMMARY: &str = "Layout-aware bulk data mover between parallel file systems";
 const DESCRIPTION: &str = "Moves large data sets between parallel file systems, over a LAN or a \
                            long-distance network.";
-/// What packages are made with.
+/// Programs that create packages, and their Debian packages.
 const NEEDED: [(&str, &str); 2] = [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm")];
 
-/// Installs what packages are made with.
+/// Installs the programs that create packages.
 pub(super) fn prepare() -> Result<()> {
     setup::install(&setup::missing(&NEEDED))
 }
 
-/// Makes a package for Debian of an installed tree. The tree is changed.
+/// Creates a package for Debian from an installed tree.
 pub(super) fn deb(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf> {
     let control = format!(
         "Package: lads\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: LADS developers\n\
@@ -40,7 +40,7 @@ pub(super) fn deb(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf>
     Ok(package)
 }
 
-/// Makes a package for Red Hat of an installed tree.
+/// Creates a package for Red Hat from an installed tree.
 pub(super) fn rpm(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf> {
     let scratch = Scratch::new(out, "rpm")?;
     let spec = scratch.join("lads.spec");
@@ -80,8 +80,8 @@ pub(super) fn rpm(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf>
     Ok(package)
 }
 
-/// Makes an image in the format of OCI, as an archive (`podman load`, `skopeo copy oci-archive:`).
-/// It has nothing but the program.
+/// Creates an image in the format of OCI, as an archive (`podman load`, `skopeo copy oci-archive:`).
+/// It contains only the program.
 pub(super) fn image(machine: &Machine, program: &Path, out: &Path) -> Result<PathBuf> {
     let scratch = Scratch::new(out, "image")?;
     let root = scratch.join("root");
@@ -135,7 +135,7 @@ fn blob(path: &Path, blobs: &Path) -> Result<(String, u64)> {
     Ok((digest, size))
 }
 
-/// The SHA-256 digest of a file, in hexadecimal digits.
+/// Returns the SHA-256 digest of a file, in hexadecimal digits.
 pub(super) fn digest(path: &Path) -> Result<String> {
     let line = shell::output(shell::command("sha256sum").arg(path))?;
     Ok(line.split_whitespace().next().context("sha256sum prints nothing")?.to_owned())

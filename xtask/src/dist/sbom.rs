@@ -1,4 +1,4 @@
-//! What the program is made of, as a list in the format of CycloneDX 1.5.
+//! List of all components of the program, in the format of CycloneDX 1.5.
 
 use crate::shell;
 use anyhow::{Context, Result};
@@ -59,7 +59,7 @@ fn list(metadata: &Value) -> Option<Value> {
     }))
 }
 
-/// Whether a dependency is part of the program, and not only of its tests or build.
+/// Reports whether a dependency is linked into the program, not only used by its tests or build.
 fn is_linked(dependency: &Value) -> bool {
     let kinds = dependency["dep_kinds"].as_array();
     kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))

@@ -1,5 +1,5 @@
-//! Tries what was built: programs in a root with nothing else in it, within each kind of machine
-//! and between them; packages and images in roots with nothing else in them.
+//! Tests the built files: transfers within each kind of machine and between them, in empty roots, and
+//! with an older C library; installed packages and images.
 
 use super::machine::{MACHINES, Machine};
 use crate::scratch::Scratch;

@@ -293,14 +293,15 @@ Examples:
 
 /// `lads config --help`.
 pub(super) const CONFIG_ABOUT: &str = "\
-Shows the defaults that files and variables give to options, and where each one is from.
+Shows the default of each option that a file or a variable defines, and the place that defines it.
 
-An option that the command line does not have is taken from the first of these that has it: a \
+If an option is not given, its value is taken from the first of these places that defines it: a \
 variable of the environment ($LADS_RETRY_FOR for --retry-for), the user's file \
 ~/.config/lads/config.toml, and the file /etc/lads/config.toml. In a file, a section \
-[host.\"dtn*\"] applies to commands with a host that matches the pattern, and goes before what is \
-for all hosts; of two such sections, the later one. If $LADS_CONFIG names a file, no other file is \
-read. Variables of options without a value are 0 or 1. A file that others may write to is refused.";
+[host.\"dtn*\"] applies to commands with a matching host, and has precedence over the settings \
+for all hosts; if two sections match, the later one has precedence. If $LADS_CONFIG is the path \
+of a file, only that file is read. Variables of options without a value are 0 or 1. A file that \
+other users may write to is rejected.";
 
 /// Examples of it.
 pub(super) const CONFIG_EXAMPLES: &str = "\

@@ -1,4 +1,4 @@
-//! A file with defaults for options.
+//! Configuration file with defaults of options.
 
 use super::{Setting, Source, Value};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -11,20 +11,18 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The maximum size of a file, in bytes. One line for each option is about 4 KiB.
+/// Maximum size of a file, in bytes. A line for each option takes about 4 KiB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The key of the table with a table for each host pattern.
+/// Key of the table with a table per host pattern.
 const HOST: &str = "host";
 
-/// Reads the settings of a file: those for all hosts first, then the sections of hosts, from the
-/// last to the first, so that of two settings for a host the later one is found first.
-///
-/// `None` if there is no file.
+/// Reads the settings of a file in order of precedence: the sections of hosts from the last to the
+/// first, then the settings for all hosts. Returns `None` if the file does not exist.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, belongs to somebody else, or is not what it should be.
+/// If the file cannot be read, if other users may write to it, or if its contents are invalid.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<Setting>>> {
     let shown = path.display();
     let Some(text) = text_of(path).with_context(|| format!("cannot use {shown}"))? else {
@@ -37,7 +35,6 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<Setting>>> {
     let mut settings = Reader { path, text: &text, settings: Vec::new() };
     settings.add_table(table.get_ref(), None)?;
     let mut settings = settings.settings;
-    // The order of the file, and then sections of hosts before the rest, and the last one first.
     settings.sort_by_key(|setting| match &setting.source {
         Source::File { line, host, .. } => (host.is_none(), std::cmp::Reverse(*line)),
         Source::Variable(_) => unreachable!("these are from a file"),
@@ -45,9 +42,9 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<Setting>>> {
     Ok(Some(settings))
 }
 
-/// The text of a file that nobody else may write to.
+/// Returns the text of a file that other users may not write to.
 fn text_of(path: &Path) -> Result<Option<String>> {
-    // A FIFO does not block.
+    // Opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::empty()) {
         Ok(file) => file,
@@ -68,7 +65,7 @@ fn text_of(path: &Path) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// The number of the line where a part of the text begins.
+/// Returns the number of the line where a part of the text begins.
 fn line_at(text: &str, span: &Range<usize>) -> usize {
     let before = text.get(..span.start).unwrap_or(text);
     1 + before.bytes().filter(|&byte| byte == b'\n').count()
@@ -81,7 +78,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Adds the options of a table. Only the table of the file has tables of hosts.
+    /// Adds the options of a table. Only the top-level table contains tables of hosts.
     fn add_table(&mut self, table: &DeTable<'_>, host: Option<&str>) -> Result<()> {
         for (key, value) in table {
             let (name, line) = (key.get_ref().as_ref(), line_at(self.text, &key.span()));

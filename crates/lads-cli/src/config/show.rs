@@ -1,4 +1,4 @@
-//! `lads config`: which defaults are in force, and where each is from.
+//! `lads config`: the effective defaults, and the place that defines each one.
 
 use super::{Files, Setting, Value, leaves, of_environment, options};
 use crate::args::{self, ConfigArgs};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 
-/// Prints the defaults for all hosts, or for one.
+/// Prints the defaults for all hosts, or for one host.
 pub(crate) fn run(arguments: &ConfigArgs) -> Result<()> {
     let command = args::command();
     let files = Files::read(&command)?;
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<()> {
     print().context("cannot write to standard output")
 }
 
-/// A setting, as it is written in a file.
+/// Returns a setting as a line of a file.
 fn line_of(Setting { option, value, .. }: &Setting) -> String {
     let quoted = |word: &OsString| {
         let text = word.to_string_lossy();

@@ -1,5 +1,5 @@
-//! Compares the first transfer to a distant host that has only ssh with later ones: how long it
-//! takes to send LADS there.
+//! Measures the first transfer to a distant host that has only ssh, including the time to send LADS
+//! there, and later transfers.
 
 use super::super::table::Table;
 use super::route::{Distance, Line, LineKind};
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// The number of rounds. It is odd, so that the median is one of the results.
+/// Number of rounds. It is odd, so that the median is one of the results.
 const ROUNDS: usize = 5;
 
-/// The static program that `cargo xtask dist` makes: what people have who downloaded LADS.
+/// Returns the static program that `cargo xtask dist` builds, which users download.
 pub(in crate::bench) fn program() -> PathBuf {
     shell::root().join("target/dist").join(format!("lads-{}", std::env::consts::ARCH))
 }
 
-/// What is measured, and whether the host has LADS already.
+/// Measured commands, and whether the host has LADS before each one.
 const ROWS: [(&str, Option<bool>); 5] = [
     ("`ssh HOST true`", None),
     ("`lads deploy HOST`", Some(false)),
