@@ -1,5 +1,5 @@
-//! Builds the files to download: a static program that runs on any Linux, an archive with its pages,
-//! packages, an image, and a list of all components.
+//! Builds the files to download: a static program that runs on any Linux, an archive with its
+//! pages, packages, an image, and a list of all components.
 //!
 //! The file is static. A static program of glibc must call nothing for which glibc loads a library
 //! of the host: it is aborted there if the host has another version of glibc. So the resolver of

@@ -17,8 +17,8 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/lads.fish"),
 ];
 
-/// Creates the directory of an archive, with a program for one machine. `speaker` is the program for
-/// this machine; it writes the manual pages.
+/// Creates the directory of an archive, with a program for one machine. `speaker` is the program
+/// for this machine; it writes the manual pages.
 pub(super) fn unpacked(program: &Path, speaker: &Path, root: &Path) -> Result<()> {
     fs::create_dir_all(root.join("completions"))?;
     place(program, &root.join("lads"), 0o755)?;

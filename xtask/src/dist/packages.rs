@@ -80,8 +80,8 @@ pub(super) fn rpm(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf>
     Ok(package)
 }
 
-/// Creates an image in the format of OCI, as an archive (`podman load`, `skopeo copy oci-archive:`).
-/// It contains only the program.
+/// Creates an image in the format of OCI, as an archive (`podman load`, `skopeo copy
+/// oci-archive:`). It contains only the program.
 pub(super) fn image(machine: &Machine, program: &Path, out: &Path) -> Result<PathBuf> {
     let scratch = Scratch::new(out, "image")?;
     let root = scratch.join("root");

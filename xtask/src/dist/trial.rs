@@ -1,5 +1,5 @@
-//! Tests the built files: transfers within each kind of machine and between them, in empty roots, and
-//! with an older C library; installed packages and images.
+//! Tests the built files: transfers within each kind of machine and between them, in empty roots,
+//! and with an older C library; installed packages and images.
 
 use super::machine::{MACHINES, Machine};
 use crate::scratch::Scratch;
