@@ -27,6 +27,8 @@ pub struct FileHandle {
     /// Whether it is open for writing.
     writes: bool,
     tail: Arc<Mutex<Tail>>,
+    /// Number of the request that opens the file, if the open was deferred.
+    deferred_open: Option<u64>,
 }
 
 /// The buffer of a file that is being filled.
@@ -195,7 +197,8 @@ impl FileHandle {
         link.begin_view(&target, prefetch);
         let tail = Arc::new(Mutex::new(Tail { target, filling: None, prefetch, frames: 0 }));
         link.add_tail(&tail);
-        Ok(Self { link: Arc::clone(link), file, name, writes: mode.writes, tail })
+        let deferred_open = defers.then_some(asked);
+        Ok(Self { link: Arc::clone(link), file, name, writes: mode.writes, tail, deferred_open })
     }
 
     /// Sets the view: where it begins in bytes, and the filetype as it travels
@@ -322,6 +325,11 @@ impl FileHandle {
         if !defers {
             self.ask(Call::Close { file: self.file })?;
             return self.link.settle();
+        }
+        // If a process deletes the file after all processes have closed it, no open may create the
+        // file afterwards.
+        if let Some(opening) = self.deferred_open {
+            self.link.wait_until_answered(opening);
         }
         let tail = self.sealed();
         self.link.close_later(self.file, &tail.target.path, tail.frames);

@@ -516,6 +516,19 @@ impl Link {
         }
     }
 
+    /// Waits until the server has answered a deferred request, or is lost.
+    pub(super) fn wait_until_answered(&self, number: u64) {
+        let mut inner = self.lock();
+        let is_pending =
+            |inner: &mut Inner| inner.lost.is_none() && inner.deferred.contains_key(&number);
+        if is_pending(&mut inner) {
+            inner.awaited += 1;
+            self.changed.notify_all();
+            let waited = self.changed.wait_while(inner, is_pending);
+            waited.unwrap_or_else(PoisonError::into_inner).awaited -= 1;
+        }
+    }
+
     /// The server hears from now on that this process lives, even if it asks for nothing.
     pub(super) fn begin_presence(&self) {
         self.lock().presences += 1;
