@@ -87,14 +87,14 @@ fn docs() -> Result<()> {
     shell::run(shell::cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// What the tests have come to.
+/// Results of the tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     /// The number of tests that passed.
     passed: u64,
     /// The number of tests that failed.
     failed: u64,
-    /// What the failed tests said, in lines. It is shown again at the end, where people look first.
+    /// Output of the failed tests, in lines. It is printed again at the end.
     told: String,
     /// Whether the runner is showing what failed tests said.
     is_telling: bool,

@@ -142,7 +142,7 @@ fn copy_command() -> Command {
 /// What `lads layout` is told.
 #[derive(Args, Debug)]
 pub(crate) struct LayoutArgs {
-    /// Files, also as host:path; of a directory, what it gives to new files
+    /// Files, also as host:path; for a directory, the layout of new files is printed
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 

@@ -12,8 +12,8 @@ pub enum Forked {
     Child,
 }
 
-/// Makes a copy of this process; both go on from here. No other thread may have been started: only
-/// one would be in the copy, and what the others hold locked would stay so there.
+/// Creates a copy of this process; both processes continue from here. The process must not have
+/// other threads: the copy contains only one thread, and locks of the others would stay locked.
 ///
 /// # Errors
 /// Of the system call.
@@ -21,8 +21,8 @@ pub enum Forked {
 /// # Panics
 /// Builds with `debug_assertions` panic if this process has several threads.
 pub fn fork() -> io::Result<Forked> {
-    // Where there is no /proc, nobody can count; and an emulator (qemu-user) has a thread of its
-    // own, so that programs that people use do not count.
+    // Without /proc, threads cannot be counted. An emulator (qemu-user) adds a thread of its own,
+    // so that release builds do not count threads.
     #[cfg(debug_assertions)]
     {
         let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);

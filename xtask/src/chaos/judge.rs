@@ -66,7 +66,7 @@ pub(super) fn judge(
     }
     let is_at_rest = !history.has_changed() && !outcome.has_rival() && !step.is_dry_run;
     // A command that ended with another code may have changed what the other command had completed.
-    // What the trees explain does not keep a command without accidents from completing the rest.
+    // Without accidents, a command completes everything except for failures that the trees explain.
     let is_calm = outcome.happened.is_empty() && step.is_calm();
     let is_partial = |ended: &Ended| {
         // If links lead nowhere as well, rsync has errors of its own, and goes around in circles.
@@ -242,7 +242,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// The command that prints what is to be done.
+    /// Returns the command that prints the remaining differences.
     fn command(&self, source: &Path) -> Command {
         let &Self { step, room, is_reduced, .. } = self;
         let mut command = Command::new("rsync");

@@ -30,7 +30,7 @@ pub(super) fn kinds(root: &Path, follows_links: bool) -> Kinds {
 /// that are not empty. They are copied only with `--force` or `--delete`.
 pub(super) fn blocked<'a>(source: &'a Kinds, target: &Kinds) -> Vec<&'a Path> {
     let is_full = |below: &Path| {
-        // A directory is followed by what is in it.
+        // The entries of a directory follow the directory.
         let mut next = target.range(below.to_owned()..);
         next.next().is_some_and(|(path, kind)| path == below && kind.is_dir())
             && next.next().is_some_and(|(path, _)| path.starts_with(below))

@@ -38,7 +38,7 @@ pub(super) struct Machine {
     /// In the words of OCI.
     pub(super) oci: &'static str,
     target: &'static str,
-    /// What the names of its compiler and binutils begin with on another machine.
+    /// Prefix of the names of the cross compiler and binutils.
     prefix: &'static str,
 }
 

@@ -155,7 +155,7 @@ fn is_removed(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the layers of an image, whose digests must be right, and runs what it names.
+/// Checks the digests of an image, unpacks its layers, and runs its entry point.
 fn in_an_image(image: &Path, scratch: &Scratch) -> Result<()> {
     let (layout, root) = (scratch.join("layout"), scratch.join("unpacked"));
     fs::create_dir_all(&layout)?;

@@ -33,7 +33,7 @@ fn what_is_told_of_another_host_is_what_lads_tells_there() {
             let theirs = printed(lads(&shell, &[words[0], words[1], &there]));
             let mut here = Command::new(LADS);
             here.current_dir(world.path("")).args(words).arg(path.trim_start_matches("~/"));
-            // Paths are told as they were given.
+            // Paths are printed as given.
             let plain = |text: String| text.replace("./data", "data");
             assert_eq!(plain(theirs), plain(printed(here)), "{words:?} {path}");
         }
