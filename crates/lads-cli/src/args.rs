@@ -13,18 +13,17 @@ mod imbalance;
 mod mpi;
 mod processors;
 mod rfs;
+mod settings;
 mod text;
 mod threshold;
 
 use crate::refusals;
 use clap::builder::ValueHint;
-use clap::{Arg, ArgAction, Args, Command, ValueEnum, value_parser};
-use lads_core::congestion::Threshold;
-use lads_core::issue::Side;
+use clap::{Arg, ArgAction, Args, Command, ValueEnum};
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_core::sizes;
-use lads_engine::{IoMode, PLACE_EXTENTS, Verify};
+use lads_engine::{IoMode, Verify};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +39,7 @@ pub(crate) use imbalance::ImbalanceArgs;
 pub(crate) use mpi::{DoctorArgs, MpiEnvArgs, ShimArgs};
 use processors::ProcessorArgs;
 pub(crate) use rfs::{ReplayArgs, ServeFilesArgs};
+pub(crate) use settings::{EndSettings, LabSettings, SinkSettings, SourceSettings, parse};
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 
 /// Help that begins with examples.
@@ -124,9 +124,42 @@ fn with_copy(copy_command: Command) -> Command {
         )
 }
 
+/// Options in `lads cp -h` and `lads check -h`, which fit on a screen.
+const SHORT_HELP: &[&str] = &[
+    "help",
+    "paths",
+    "dry_run",
+    "exclude",
+    "files_from",
+    "checksum",
+    "update",
+    "copy_links",
+    "delete",
+    "devices_and_specials",
+    "privileges",
+    "metadata",
+    "verbose",
+    "quiet",
+    "json",
+    "retry_for",
+    "rsh",
+    "tunnel",
+    "ports",
+    "bwlimit",
+    "polite",
+];
+
+/// Shows only the most important options in short help.
+fn with_short_help(command: Command) -> Command {
+    command.mut_args(|argument| {
+        let is_shown = SHORT_HELP.contains(&argument.get_id().as_str());
+        argument.hide_short_help(!is_shown)
+    })
+}
+
 /// `lads cp`, without rsync's options that have no meaning of their own.
 fn copy_command() -> Command {
-    CopyArgs::augment_args(Command::new("cp"))
+    with_short_help(CopyArgs::augment_args(Command::new("cp")))
         .about("Moves files and directories, to here or to and from another host")
         .long_about(text::COPY_ABOUT)
         .override_usage("lads cp [OPTIONS] SRC... DST")
@@ -207,6 +240,10 @@ const SAFETY: &str = "Safety";
 const NETWORK: &str = "Network";
 const STORAGE: &str = "Storage and memory";
 
+const SOURCE_HELP: &str = "Settings of the source: threads, buffers, io, layout, pin, stage";
+const SINK_HELP: &str = "Settings of the sink: those of --source, and place, preallocate";
+const LAB_HELP: &str = "Settings for experiments and comparisons, which transfers do not need";
+
 // Not doc comments: rustdoc takes the brackets for a link.
 const PATHS_HELP: &str = "SRC... DST: sources and target; one side may be [user@]host:path";
 const PATHS_LONG_HELP: &str = "\
@@ -273,7 +310,7 @@ pub(crate) struct CopyArgs {
     #[arg(short = 'I', long, help_heading = SELECTION)]
     pub(crate) ignore_times: bool,
 
-    /// Compare files of the same size by their contents, not by their time, and send what differs
+    /// Compare files of the same size by their contents, not by their time
     ///
     /// Both ends read such files at the same time, block by block, and only checksums go over the
     /// network. What is the same gets the source's metadata. Without this, a file of the same size
@@ -287,17 +324,20 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) ends: EndsArgs,
 
-    /// Move devices and specials, too: --devices --specials
+    /// Move devices and specials, too
+    ///
+    /// --devices stands for devices only, which needs root at the sink; --specials for FIFOs and
+    /// sockets only.
     #[arg(short = 'D', help_heading = SELECTION, overrides_with_all = NO_SPECIALS)]
     pub(crate) devices_and_specials: bool,
 
     /// Move device files, too (needs root at the sink)
-    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, help_heading = SELECTION, hide_long_help = true)]
     #[arg(overrides_with_all = NO_SPECIALS)]
     pub(crate) devices: bool,
 
     /// Move FIFOs and sockets, too
-    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, help_heading = SELECTION, hide_long_help = true)]
     #[arg(overrides_with_all = NO_SPECIALS)]
     pub(crate) specials: bool,
 
@@ -305,9 +345,9 @@ pub(crate) struct CopyArgs {
     #[arg(long = "no-D", aliases = ["no-devices", "no-specials"], hide = true)]
     pub(crate) no_specials: bool,
 
-    /// Keep set-user-id and set-group-id bits of files, capabilities and trusted.* attributes
+    /// Keep set-user-id bits, capabilities and trusted.* attributes
     ///
-    /// They give rights to whoever uses a file. Without this, the sink makes no file that has them,
+    /// Also set-group-id bits. They give rights to whoever uses a file. Without this, the sink makes no file that has them,
     /// whatever the source says, and a notice at the end tells how many it concerned. Directories
     /// always keep theirs. rsync's -a and -X keep them without being asked.
     #[arg(long, help_heading = SELECTION)]
@@ -322,27 +362,34 @@ pub(crate) struct CopyArgs {
     #[arg(short = 'a', long, help_heading = SELECTION)]
     pub(crate) archive: bool,
 
-    /// Do not keep permissions and ACLs; new entries get the default permissions (umask)
-    #[arg(long, alias = "no-p", help_heading = SELECTION, hide_short_help = true)]
+    /// Do not keep permissions and ACLs; also: --no-times --no-owner --no-xattrs --no-hard-links
+    ///
+    /// With --no-perms, new entries get the default permissions (umask). With --no-times,
+    /// everything is sent again next time. --no-owner keeps neither owner nor group, --no-xattrs
+    /// neither extended attributes nor ACLs. With --no-hard-links, each name of a file with several
+    /// names becomes a separate file.
+    #[arg(long, alias = "no-p", help_heading = SELECTION)]
     pub(crate) no_perms: bool,
 
     /// Do not keep times of change; everything is sent again next time
-    #[arg(long, alias = "no-t", help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, alias = "no-t", help_heading = SELECTION, hide_long_help = true)]
     pub(crate) no_times: bool,
 
     /// Keep neither owner nor group
-    #[arg(long, alias = "no-o", help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, alias = "no-o", help_heading = SELECTION, hide_long_help = true)]
     pub(crate) no_owner: bool,
 
     /// Keep neither extended attributes nor ACLs
-    #[arg(long, alias = "no-X", help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, alias = "no-X", help_heading = SELECTION, hide_long_help = true)]
     pub(crate) no_xattrs: bool,
 
     /// Move each name of a file with several names as a file of its own
-    #[arg(long, alias = "no-H", help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, alias = "no-H", help_heading = SELECTION, hide_long_help = true)]
     pub(crate) no_hard_links: bool,
 
     /// List changed paths and print more figures at the end; twice: skipped files, too
+    ///
+    /// --stats prints only the figures, also with -q.
     #[arg(short = 'v', long, help_heading = TELLING, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -350,25 +397,22 @@ pub(crate) struct CopyArgs {
     #[arg(short = 'q', long, help_heading = TELLING)]
     pub(crate) quiet: bool,
 
-    /// Same as --progress; finished blocks are always kept
-    #[arg(short = 'P', help_heading = TELLING)]
-    pub(crate) partial_progress: bool,
-
     /// Show progress: continuously on a terminal, otherwise one line every 10 seconds
     ///
-    /// This is the default unless -q is given. With =SECONDS, one line is printed per interval,
-    /// also on a terminal.
-    #[arg(long, value_name = "SECONDS", help_heading = TELLING, overrides_with = "no_progress")]
+    /// This is the default unless -q or --no-progress is given. With =SECONDS, one line is printed
+    /// per interval, also on a terminal.
+    #[arg(short = 'P', long, value_name = "SECONDS", help_heading = TELLING)]
+    #[arg(overrides_with = "no_progress")]
     #[arg(num_args = 0..=1, require_equals = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) progress: Option<Option<u32>>,
 
     /// Do not show progress
-    #[arg(long, help_heading = TELLING, overrides_with = "progress")]
+    #[arg(long, help_heading = TELLING, overrides_with = "progress", hide_long_help = true)]
     pub(crate) no_progress: bool,
 
     /// Print a table of figures at the end, also with -q
-    #[arg(long, help_heading = TELLING, hide_short_help = true)]
+    #[arg(long, help_heading = TELLING, hide_long_help = true)]
     pub(crate) stats: bool,
 
     /// Report everything as JSON on stdout, one event per line
@@ -382,21 +426,9 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "FILE", help_heading = TELLING, value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
 
-    /// When to use colours [default: auto, which respects NO_COLOR and TERM=dumb]
-    #[arg(long, value_name = "WHEN", help_heading = TELLING, hide_short_help = true)]
-    #[arg(default_value = "auto", hide_default_value = true)]
-    pub(crate) color: When,
-
     /// How far data is checked at the sink before it counts as done
     #[arg(long, value_name = "HOW", help_heading = SAFETY, default_value = "wire")]
     pub(crate) verify: VerifyArg,
-
-    /// Keep no record of finished blocks: an interrupted file begins anew
-    ///
-    /// There is a file `.lads-….journal` in DST all the same, for its lock: the same command runs
-    /// once at a time. What a transfer that was killed has left is removed by the same command.
-    #[arg(long, help_heading = SAFETY, hide_short_help = true)]
-    pub(crate) no_journal: bool,
 
     /// Time without any message after which the peer counts as dead; 0: unlimited
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
@@ -409,7 +441,7 @@ pub(crate) struct CopyArgs {
     /// after an attempt that made progress. With --retry-for, both limits apply. There is no
     /// further attempt after five in a row that reach the other host and fail in the same way at
     /// the same point.
-    #[arg(long, value_name = "N", help_heading = SAFETY, hide_short_help = true)]
+    #[arg(long, value_name = "N", help_heading = SAFETY)]
     pub(crate) retries: Option<u32>,
 
     /// Retry after outages until one has lasted this long: 45s, 10m, 1.5h, 2d
@@ -419,7 +451,7 @@ pub(crate) struct CopyArgs {
     /// Stop after this time, as on a signal: 30s, 45m, 8h
     ///
     /// A number without a letter is rejected, because rsync would treat it as minutes.
-    #[arg(long, value_name = "TIME", help_heading = SAFETY, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", help_heading = SAFETY)]
     #[arg(alias = "time-limit", value_parser = sizes::parse_span_with_unit)]
     pub(crate) stop_after: Option<Duration>,
 
@@ -431,7 +463,7 @@ pub(crate) struct CopyArgs {
     ///
     /// Heartbeats do not count as progress. With --restore the default is unlimited, because a tape
     /// takes hours.
-    #[arg(long, value_name = "SECONDS", help_heading = SAFETY, hide_short_help = true)]
+    #[arg(long, value_name = "SECONDS", help_heading = SAFETY)]
     pub(crate) stall_timeout: Option<u32>,
 
     /// Command that runs a command on another host
@@ -465,7 +497,7 @@ pub(crate) struct CopyArgs {
     ///
     /// Default: 300 s if the remote shell is ssh (it may prompt for a password), otherwise
     /// --timeout. A notice is printed after 3 s.
-    #[arg(long, value_name = "SECONDS", help_heading = NETWORK, hide_short_help = true)]
+    #[arg(long, value_name = "SECONDS", help_heading = NETWORK)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) connect_timeout: Option<u32>,
 
@@ -492,7 +524,7 @@ pub(crate) struct CopyArgs {
     /// By default twice the number of processors, 4 to 8. To a distant host up to 32, one per 4 ms
     /// of round-trip time, if TCP is not tuned or its congestion control reacts to losses (all but
     /// BBR).
-    #[arg(long, value_name = "N", help_heading = NETWORK, hide_short_help = true)]
+    #[arg(long, value_name = "N", help_heading = NETWORK)]
     #[arg(default_value_t = 0)]
     pub(crate) streams: u16,
 
@@ -503,64 +535,20 @@ pub(crate) struct CopyArgs {
     #[arg(value_parser = sizes::parse_bytes)]
     pub(crate) buffers: Option<u64>,
 
-    /// Memory for data at the source, if not as --buffers
-    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(value_parser = sizes::parse_bytes)]
-    pub(crate) source_buffers: Option<u64>,
+    /// Settings of the source.
+    #[arg(long, value_name = "KEY=VALUE,...", help_heading = STORAGE, action = ArgAction::Append)]
+    #[arg(help = SOURCE_HELP, long_help = settings::source_help())]
+    pub(crate) source: Vec<OsString>,
 
-    /// Memory for data at the sink, if not as --buffers: at least one block per OST
-    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(value_parser = sizes::parse_bytes)]
-    pub(crate) sink_buffers: Option<u64>,
+    /// Settings of the sink.
+    #[arg(long, value_name = "KEY=VALUE,...", help_heading = STORAGE, action = ArgAction::Append)]
+    #[arg(help = SINK_HELP, long_help = settings::sink_help())]
+    pub(crate) sink: Vec<OsString>,
 
-    /// Let blocks for congested OSTs of the sink wait on local flash, in this directory
-    ///
-    /// While the sink has no room for them, the source reads on into a file there, and sends from
-    /// it when there is room: it pays when congestion at the sink comes and goes, and the source is
-    /// slower than the sink is without it. The file has no name, is removed however lads ends, and
-    /// is checked when it is read back. If its disk fails or is full, lads says so and goes on
-    /// without it.
-    #[arg(long, value_name = "DIR", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) stage: Option<PathBuf>,
-
-    /// How much of that disk --stage may take up
-    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "8G", value_parser = sizes::parse_bytes)]
-    pub(crate) stage_size: u64,
-
-    /// At which end blocks wait; DIR is a directory there
-    #[arg(long, value_name = "SIDE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "source")]
-    pub(crate) stage_at: StageAt,
-
-    /// Maximum block size: a multiple of 4K from 64K to 64M; not rsync's --block-size
-    #[arg(long, value_name = "SIZE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "1M", value_parser = sizes::parse_bytes)]
-    pub(crate) block_size: u64,
-
-    /// I/O threads at both ends; 0: by the number of OSTs, or measured if OSTs are hidden
-    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value_t = 0)]
-    pub(crate) threads: u16,
-
-    /// I/O threads at the source, if not as --threads
-    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
-    pub(crate) source_threads: Option<u16>,
-
-    /// I/O threads at the sink, if not as --threads
-    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
-    pub(crate) sink_threads: Option<u16>,
-
-    /// Rule by which I/O threads choose blocks
-    #[arg(long, value_name = "RULE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "adaptive")]
-    pub(crate) schedule: Schedule,
-
-    /// In which order the blocks of a file are read
-    #[arg(long, value_name = "ORDER", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "none")]
-    pub(crate) order: OrderArg,
+    /// Settings for experiments.
+    #[arg(long, value_name = "KEY=VALUE,...", help_heading = STORAGE, action = ArgAction::Append)]
+    #[arg(help = LAB_HELP, long_help = settings::lab_help())]
+    pub(crate) lab: Vec<OsString>,
 
     /// Yield to other programs: one request at a time to an OST that they use
     ///
@@ -569,61 +557,11 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = STORAGE)]
     pub(crate) polite: bool,
 
-    /// Definition of slow for --schedule threshold: window=40,limit_ms=50,skips=16
-    ///
-    /// If the mean time of the last `window` requests to an OST exceeds the limit (per 1 MiB), the
-    /// next `skips` threads skip it.
-    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(value_parser = threshold::parse)]
-    pub(crate) threshold: Option<Threshold>,
-
-    /// Where both ends get layouts: auto asks the file system
-    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "auto", long_help = text::layout_help())]
-    pub(crate) layout: String,
-
-    /// Where the source gets layouts, if not as --layout
-    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
-    pub(crate) source_layout: Option<String>,
-
-    /// Where the sink gets layouts, if not as --layout
-    #[arg(long, value_name = "SPEC", help_heading = STORAGE, hide_short_help = true)]
-    pub(crate) sink_layout: Option<String>,
-
-    /// On which OSTs new files go, where the sink's file system can be told
-    ///
-    /// What it made of that is looked at afterwards: if a file is elsewhere, it is written there.
-    #[arg(long, value_name = "RULE", help_heading = STORAGE, default_value = "aware")]
-    pub(crate) place: PlaceArg,
-
-    /// Let new files grow over OSTs while they are written, to at most N extents each; 0: never
-    ///
-    /// A file that is long beside what is left of the transfer is made with its first extent only,
-    /// where the sink's file system can add more (Lustre). If an OST turns slow, the next extents
-    /// of its files go to OSTs that have nothing to do. With --place aware.
-    #[arg(long, value_name = "N", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value_t = PLACE_EXTENTS, value_parser = value_parser!(u32).range(0..=32))]
-    pub(crate) place_extents: u32,
-
     /// Include files whose data is in an archive (HSM), which restores it to disk first
     ///
     /// Without it they count as failed: restoring may take hours, and fill the source.
-    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, help_heading = SELECTION)]
     pub(crate) restore: bool,
-
-    /// How files are read at the source
-    #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "auto")]
-    pub(crate) source_io: Io,
-
-    /// How files are accessed at the sink
-    #[arg(long, value_name = "MODE", help_heading = STORAGE, hide_short_help = true)]
-    #[arg(default_value = "auto")]
-    pub(crate) sink_io: Io,
-
-    /// Do not reserve space before a file is written
-    #[arg(long, help_heading = STORAGE, hide_short_help = true)]
-    pub(crate) no_preallocate: bool,
 
     #[command(flatten)]
     pub(crate) processors: ProcessorArgs,
@@ -657,17 +595,6 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// When to do something that depends on the terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
-    /// On a terminal
-    Auto,
-    /// Always
-    Always,
-    /// Never
-    Never,
-}
-
 /// How far data is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyArg {
@@ -686,24 +613,6 @@ impl From<VerifyArg> for Verify {
     }
 }
 
-/// At which end blocks are staged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StageAt {
-    /// At the source: it reads on, and sends when the sink has room
-    Source,
-    /// At the sink: what arrives for a congested OST waits there
-    Sink,
-}
-
-impl From<StageAt> for Side {
-    fn from(at: StageAt) -> Self {
-        match at {
-            StageAt::Source => Self::Source,
-            StageAt::Sink => Self::Sink,
-        }
-    }
-}
-
 /// By which rule blocks are handed to I/O threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Schedule {
@@ -711,7 +620,7 @@ pub(crate) enum Schedule {
     File,
     /// A thread takes a block of any file from the next free OST
     Layout,
-    /// As layout, but an OST that is slower than --threshold is skipped for a while
+    /// As layout, but an OST that is slower than `threshold` is skipped for a while
     Threshold,
     /// As layout, but OSTs that are slower than others, and than before, come last
     Adaptive,

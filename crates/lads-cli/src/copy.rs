@@ -1,6 +1,6 @@
 //! One run of `lads cp`, from the command line to the exit code.
 
-use crate::args::{CopyArgs, When};
+use crate::args::CopyArgs;
 use crate::display::{Detail, Display, Meters, Places, Settings, Style};
 use crate::output::Output;
 use crate::{complain, front, not_started, parsed, refusals, request};
@@ -145,11 +145,6 @@ fn settings(args: &CopyArgs, job: &Job) -> Settings {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let is_terminal = stderr().is_terminal() && !is_dumb;
     let has_no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let has_color = match args.color {
-        When::Auto => is_terminal && !has_no_color,
-        When::Always => true,
-        When::Never => false,
-    };
     Settings {
         is_quiet: args.quiet,
         detail: detail(args),
@@ -159,7 +154,7 @@ fn settings(args: &CopyArgs, job: &Job) -> Settings {
         verify: job.target.keeps_data().then(|| args.verify.into()),
         is_durable: is_durable(&job.target, job.options.write_devices),
         log: args.log.as_ref().map(|path| path.display().to_string()),
-        style: Style { has_color },
+        style: Style { has_color: is_terminal && !has_no_color },
         meters: meters(args, is_terminal),
     }
 }
@@ -191,7 +186,7 @@ fn detail(args: &CopyArgs) -> Detail {
 
 /// How progress is shown. A request for progress overrides -q.
 fn meters(args: &CopyArgs, is_terminal: bool) -> Meters {
-    let is_asked_for = args.partial_progress || args.progress.is_some();
+    let is_asked_for = args.progress.is_some();
     if args.no_progress || args.json || (args.quiet && !is_asked_for) {
         return Meters::None;
     }

@@ -80,7 +80,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--no-W", DELTA),
     ("--checksum-choice=NAME", "blocks are always checked with XXH3; leave it out"),
     ("--cc=NAME", "blocks are always checked with XXH3; leave it out"),
-    ("-B=SIZE", DELTA),
+    ("-B --block-size=SIZE", DELTA),
     ("--rsync-path=PROGRAM", "use --remote-lads PATH"),
     ("--delete-missing-args", MISSING_ARGS),
     ("--ignore-missing-args", MISSING),
@@ -164,7 +164,7 @@ const ACCEPTED: &[(&str, Option<&str>)] = &[
     ("--numeric-ids", None),
     ("--partial", None),
     ("--fsync", None),
-    ("--preallocate", Some("no_preallocate")),
+    ("--preallocate", None),
     ("--human-readable", None),
     ("--inc-recursive", None),
 ];

@@ -1,10 +1,13 @@
 //! Turns the command line into a job for the engine.
 
-use crate::args::{CopyArgs, OrderArg, Schedule, StageAt};
+use crate::args::{
+    self, CopyArgs, EndSettings, LabSettings, OrderArg, Schedule, SinkSettings, SourceSettings,
+};
 use crate::lists::{self, Separator};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ArgMatches;
 use lads_core::filter::{Rule, Verdict};
+use lads_core::issue::Side;
 use lads_core::placement::Place;
 use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
@@ -101,26 +104,55 @@ fn fit_to_ends(options: &mut Options, args: &CopyArgs, sources: &[Location], tar
     }
 }
 
+/// Settings of both ends and for experiments.
+struct AllSettings {
+    source: SourceSettings,
+    sink: SinkSettings,
+    lab: LabSettings,
+}
+
+impl AllSettings {
+    fn parse(args: &CopyArgs) -> Result<Self> {
+        Ok(Self {
+            source: args::parse("source", &args.source)?,
+            sink: args::parse("sink", &args.sink)?,
+            lab: args::parse("lab", &args.lab)?,
+        })
+    }
+
+    /// Returns the settings of the source and of the sink.
+    fn ends(&self) -> [&EndSettings; 2] {
+        [&self.source.end, &self.sink.end]
+    }
+}
+
 fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
     let filters = filters(args, matches)?;
+    let settings = AllSettings::parse(args)?;
+    let [source, sink] = settings.ends();
+    let lab = &settings.lab;
+    let schedule = schedule(args, lab)?;
+    let stage = stage(&settings)?;
+    let io = |end: &EndSettings| end.io.map_or(IoMode::Auto, IoMode::from);
+    let layout = |end: &EndSettings| end.layout.clone().unwrap_or_else(|| "auto".to_owned());
     Ok(Options {
-        block_size: block_size(args)?,
-        source_buffers_bytes: buffers_bytes(args.source_buffers, args),
-        sink_buffers_bytes: args.sink_buffers.or(args.buffers).unwrap_or(0),
+        block_size: block_size(args, &settings)?,
+        source_buffers_bytes: buffers_bytes(source, args),
+        sink_buffers_bytes: sink.buffers.or(args.buffers).unwrap_or(0),
         streams: args.streams,
-        source_threads: args.source_threads.unwrap_or(args.threads),
-        sink_threads: args.sink_threads.unwrap_or(args.threads),
-        schedule: schedule(args)?,
-        threshold: args.threshold.unwrap_or_default(),
-        source_layout: args.source_layout.as_ref().unwrap_or(&args.layout).clone(),
-        sink_layout: args.sink_layout.as_ref().unwrap_or(&args.layout).clone(),
-        place: args.place.into(),
-        place_extents: args.place_extents,
+        source_threads: source.threads.unwrap_or(0),
+        sink_threads: sink.threads.unwrap_or(0),
+        schedule,
+        threshold: lab.threshold,
+        source_layout: layout(source),
+        sink_layout: layout(sink),
+        place: settings.sink.place.map_or(Place::Aware, Place::from),
+        place_extents: lab.place_extents,
         restore: args.restore,
-        source_io: args.source_io.into(),
-        sink_io: args.sink_io.into(),
-        preallocate: !args.no_preallocate,
-        journal: !args.no_journal,
+        source_io: io(source),
+        sink_io: io(sink),
+        preallocate: settings.sink.preallocate.unwrap_or(true),
+        journal: lab.journal,
         verify: args.verify.into(),
         dry_run: args.dry_run,
         listing: listing(args),
@@ -147,14 +179,14 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         stall_timeout_seconds: stall_timeout_seconds(args),
         bytes_per_second: args.bwlimit.unwrap_or(0),
         max_cpu: args.processors.max_cpu,
-        source_pin: args.processors.source_pin(),
-        sink_pin: args.processors.sink_pin(),
-        stage: stage(args)?,
-        stage_bytes: args.stage_size,
-        stage_at: args.stage_at.into(),
+        source_pin: source.pin.clone().unwrap_or_default(),
+        sink_pin: sink.pin.clone().unwrap_or_default(),
+        stage_at: stage.at,
+        stage_bytes: stage.bytes,
+        stage: stage.directory,
         filters,
         files_from: args.files_from.as_deref().map(|list| files_from(args, list)).transpose()?,
-        in_order: args.order == OrderArg::Loose,
+        in_order: lab.order == OrderArg::Loose,
         copy_devices: args.ends.copy_devices,
         write_devices: args.ends.write_devices,
         follow_seconds: args.ends.follow.unwrap_or(0),
@@ -198,54 +230,71 @@ fn stall_timeout_seconds(args: &CopyArgs) -> u32 {
 }
 
 /// Returns the memory of one end, as far as it follows from the arguments.
-fn buffers_bytes(end: Option<u64>, args: &CopyArgs) -> u64 {
-    end.or(args.buffers).unwrap_or(BUFFERS_BYTES)
+fn buffers_bytes(end: &EndSettings, args: &CopyArgs) -> u64 {
+    end.buffers.or(args.buffers).unwrap_or(BUFFERS_BYTES)
 }
 
-fn block_size(args: &CopyArgs) -> Result<u32> {
+fn block_size(args: &CopyArgs, settings: &AllSettings) -> Result<u32> {
     let (min, max, multiple) = BLOCK_SIZES;
-    let size = args.block_size;
+    let size = settings.lab.block_size;
     let is_fit = (min..=max).contains(&size) && size.is_multiple_of(multiple);
-    ensure!(is_fit, "--block-size must be a multiple of 4K from 64K to 64M");
-    let ends = [args.source_buffers, args.sink_buffers];
-    let buffers_min = ends.into_iter().map(|end| buffers_bytes(end, args)).min();
+    ensure!(is_fit, "--lab block-size must be a multiple of 4K from 64K to 64M");
+    let buffers_min = settings.ends().into_iter().map(|end| buffers_bytes(end, args)).min();
     ensure!(
         buffers_min.is_some_and(|bytes| bytes / size >= BLOCKS_IN_BUFFERS_MIN),
-        "--buffers must have room for {BLOCKS_IN_BUFFERS_MIN} blocks or more (see --block-size)"
+        "--buffers must have room for at least {BLOCKS_IN_BUFFERS_MIN} blocks of {} KiB",
+        size >> 10
     );
     u32::try_from(size).context("the longest block is shorter")
 }
 
-fn schedule(args: &CopyArgs) -> Result<Policy> {
-    if args.order == OrderArg::Serial {
+fn schedule(args: &CopyArgs, lab: &LabSettings) -> Result<Policy> {
+    if lab.order == OrderArg::Serial {
         ensure!(
-            matches!(args.schedule, Schedule::Adaptive | Schedule::File) && !args.polite,
-            "--order serial is --schedule file, in which each thread reads a file of its own"
+            matches!(lab.schedule, Schedule::Adaptive | Schedule::File) && !args.polite,
+            "--lab order=serial is schedule=file, in which each thread reads a file of its own"
         );
         return Ok(Policy::File);
     }
     if !args.polite {
-        return Ok(args.schedule.into());
+        return Ok(lab.schedule.into());
     }
     ensure!(
-        args.schedule == Schedule::Adaptive,
-        "--polite is --schedule adaptive, which notices who else uses an OST; another --schedule \
-         does not"
+        lab.schedule == Schedule::Adaptive,
+        "--polite needs schedule=adaptive, which detects other users of an OST"
     );
     Ok(Policy::Polite)
 }
 
-fn stage(args: &CopyArgs) -> Result<Option<Vec<u8>>> {
-    let Some(directory) = &args.stage else { return Ok(None) };
+/// Stage of a transfer.
+struct Stage {
+    directory: Option<Vec<u8>>,
+    bytes: u64,
+    at: Side,
+}
+
+fn stage(settings: &AllSettings) -> Result<Stage> {
+    let none = Options::default();
+    let mut stage = Stage { directory: None, bytes: none.stage_bytes, at: none.stage_at };
+    for (end, side) in settings.ends().into_iter().zip([Side::Source, Side::Sink]) {
+        let Some(directory) = &end.stage else {
+            ensure!(end.stage_size.is_none(), "--{} stage-size needs stage=DIR there", side.word());
+            continue;
+        };
+        ensure!(stage.directory.is_none(), "only one end can have a stage");
+        stage.directory = Some(directory.as_os_str().as_bytes().to_vec());
+        stage.at = side;
+        stage.bytes = end.stage_size.unwrap_or(none.stage_bytes);
+    }
+    let lab = &settings.lab;
+    let is_by_file = lab.schedule == Schedule::File || lab.order == OrderArg::Serial;
     ensure!(
-        args.schedule != Schedule::File || args.stage_at == StageAt::Sink,
-        "--stage at the source needs another --schedule: by file, nothing is read before it can be sent"
+        stage.directory.is_none() || !is_by_file || stage.at == Side::Sink,
+        "a stage at the source needs another schedule: by file, nothing is read before it can be \
+         sent"
     );
-    ensure!(
-        args.stage_size >= args.block_size,
-        "--stage-size must have room for a block or more (see --block-size)"
-    );
-    Ok(Some(directory.as_os_str().as_bytes().to_vec()))
+    ensure!(stage.bytes >= lab.block_size, "stage-size must have room for at least one block");
+    Ok(stage)
 }
 
 /// Returns the sources, which are all on one host, and the target.
@@ -414,9 +463,13 @@ mod tests {
 
     #[test]
     fn one_value_for_both_ends_gives_way_to_one_for_an_end() {
-        let job = parse(&["--threads=4", "--sink-threads=9", "--layout=x", "a", "b"]).unwrap();
-        assert_eq!((job.options.source_threads, job.options.sink_threads), (4, 9));
-        assert_eq!(job.options.sink_layout, "x");
+        let job = parse(&["--buffers=64M", "--sink=buffers=32M,layout=x", "a", "b"]).unwrap();
+        let options = job.options;
+        assert_eq!(
+            (options.source_buffers_bytes, options.sink_buffers_bytes),
+            (64 << 20, 32 << 20)
+        );
+        assert_eq!((options.source_layout.as_str(), options.sink_layout.as_str()), ("auto", "x"));
     }
 
     #[test]
@@ -454,11 +507,16 @@ mod tests {
             (&["", "b"], "a path is empty"),
             (&["--files-from=/dev/null", "a", "b", "c"], "exactly one SRC"),
             (&["--files-from=/nowhere", "a", "c"], "cannot read the list /nowhere"),
-            (&["--block-size=100K", "--buffers=100K", "a", "b"], "--buffers must have room"),
-            (&["--block-size=65K", "a", "b"], "a multiple of 4K"),
+            (&["--lab=block-size=100K", "--buffers=100K", "a", "b"], "--buffers must have room"),
+            (&["--lab=block-size=65K", "a", "b"], "a multiple of 4K"),
             (&["--", "-oProxyCommand=x:a", "b"], "a host cannot begin with a dash"),
             (&["-e", "'ssh", "a", "b"], "never closed"),
-            (&["--polite", "--schedule=file", "a", "b"], "--polite is --schedule adaptive"),
+            (&["--polite", "--lab=schedule=file", "a", "b"], "--polite needs schedule=adaptive"),
+            (&["--source=stage=/a", "--sink=stage=/b", "a", "b"], "only one end can have a stage"),
+            (&["--source=stage-size=1G", "a", "b"], "--source stage-size needs stage=DIR"),
+            (&["--source=stage=/a", "--lab=order=serial", "a", "b"], "needs another schedule"),
+            (&["--sink=stage=/a,stage-size=4K", "a", "b"], "stage-size must have room"),
+            (&["--source=place=same", "a", "b"], "`place` is not KEY=VALUE"),
             (&["-e", " ", "a", "b"], "--rsh is empty"),
         ] {
             let message = refusal(arguments);

@@ -254,7 +254,7 @@ fn storage_is_measured_with_a_file_that_is_gone_afterwards() {
     let output = bench(&[]);
     let told = text(&output.stdout);
     for words in
-        ["reading, through the page cache", "write best", "serial", "lads cp --sink-threads"]
+        ["reading, through the page cache", "write best", "serial", "lads cp --sink threads="]
     {
         assert!(told.contains(words), "{words} in {told}");
     }

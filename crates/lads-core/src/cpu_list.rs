@@ -1,6 +1,6 @@
-//! Which processors an end runs on, if the person says so (`--pin`).
+//! Processors on which an end runs, if the user chooses them (`pin`).
 
-/// What `--pin` asks for.
+/// Value of the setting `pin`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// These processors, by the numbers that the kernel gives them; in order, each once.

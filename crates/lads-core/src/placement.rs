@@ -22,7 +22,7 @@ pub const SLOWNESS_ONE: u32 = 1000;
 /// Stripe sizes of new files are multiples of this, in bytes: Lustre takes no others.
 const STRIPE_SIZE_UNIT: u64 = 64 << 10;
 
-/// By which rule new files are placed (`--place`).
+/// By which rule new files are placed (`--sink place=RULE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Place {
     /// Where the file system puts them.

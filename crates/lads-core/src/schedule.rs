@@ -34,7 +34,7 @@ use std::iter;
 use std::ops::Range;
 use std::time::Duration;
 
-/// By which rule blocks are handed to I/O threads (`--schedule`).
+/// By which rule blocks are handed to I/O threads (`--lab schedule=RULE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Policy {
     /// A thread takes a whole file and reads it from beginning to end, whatever OSTs it lies on, as

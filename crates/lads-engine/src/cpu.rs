@@ -1,4 +1,4 @@
-//! The processors of an end: on which its threads run (`--pin`), and how much of them they use
+//! The processors of an end: on which its threads run (`pin`), and how much of them they use
 //! (`--max-cpu`).
 
 use crate::board::lock;
@@ -109,7 +109,7 @@ impl Processors {
             let host = own_host();
             let text = format!(
                 "the {end} on {host} cannot run on processors {text}: {why}; choose others with \
-                 --{end}-pin, or leave it out"
+                 --{end} pin=CPUS, or omit it"
             );
             Fatal::new(ExitCode::Usage, text)
         })?;
@@ -209,7 +209,7 @@ mod tests {
             [("0,65000", "no processor 65000"), ("node:999", "no node 999"), ("x", "0-3,8")]
         {
             let text = source(pinned).unwrap_err().text;
-            for word in [why, "the source on", &host, "--source-pin"] {
+            for word in [why, "the source on", &host, "--source pin=CPUS"] {
                 assert!(text.contains(word), "{text}");
             }
         }

@@ -314,7 +314,9 @@ impl Options {
         let has_too_many = self.source_threads.max(self.sink_threads) > THREADS_MAX;
         let text = match () {
             () if has_too_many => {
-                format!("at most {THREADS_MAX} I/O threads at an end (--threads)")
+                format!(
+                    "at most {THREADS_MAX} I/O threads at an end (--source threads=N, --sink threads=N)"
+                )
             }
             () if self.streams > STREAMS_MAX => format!("at most {STREAMS_MAX} --streams"),
             // The sink asks at the end which names the source has.

@@ -2,7 +2,7 @@
 //!
 //! The journal lies in the target directory, so that it survives whatever the data survives, under
 //! a name that the same command finds again. One process holds it at a time. A transfer without a
-//! record of blocks (`--no-journal`) has a journal, too, for the lock and for the salt of its
+//! record of blocks (`--lab=journal=no`) has a journal, too, for the lock and for the salt of its
 //! temporary names. `site` finds and checks the file, `log` writes it.
 
 mod holder;

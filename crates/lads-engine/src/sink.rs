@@ -419,8 +419,8 @@ fn check_ost_count(count: usize) -> Result<(), Fatal> {
         return Ok(());
     }
     let text = format!(
-        "the sink has {count} OSTs, more than the {OSTS_MAX} that LADS can serve; --sink-layout \
-         local takes it as one"
+        "the sink has {count} OSTs, more than the {OSTS_MAX} that LADS can serve; --sink \
+         layout=local treats them as one"
     );
     Err(Fatal::new(ExitCode::Usage, text))
 }
@@ -434,7 +434,7 @@ fn arena_for(options: &Options, ost_count: usize) -> Result<Arena, Fatal> {
     }
     let text = format!(
         "--buffers is too small: the sink has {ost_count} OSTs and needs {needed} blocks of memory, \
-         more with --stage-at sink or --verify media than without; by default it takes twice that"
+         more with --sink stage=DIR or --verify media than without; by default it takes twice that"
     );
     Err(Fatal::new(ExitCode::Usage, text))
 }
@@ -472,12 +472,12 @@ fn growth(options: &Options, layouts: &dyn Layouts) -> Option<GrowthConfig> {
     Some(GrowthConfig { extents_max, unit_bytes, ost_count })
 }
 
-/// Tells a user who asked for `--place spread` that it has no effect here.
+/// Tells a user who asked for `--sink place=spread` that it has no effect here.
 fn tell_if_not_spread(options: &Options, layouts: &dyn Layouts, board: &Board) {
     if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
         let kind = layouts.kind();
         board.notice(format!(
-            "--place spread is as inherit here: the sink file system ({kind}) chooses the OSTs of \
+            "--sink place=spread is as inherit here: the sink file system ({kind}) chooses the OSTs of \
              new files itself"
         ));
     }

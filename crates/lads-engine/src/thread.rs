@@ -37,7 +37,8 @@ impl From<NoThread> for io::Error {
 
 impl From<NoThread> for Fatal {
     fn from(error: NoThread) -> Self {
-        let text = format!("{error}, or let fewer run (--threads, --streams)");
+        let text =
+            format!("{error}, or let fewer run (--source threads=N, --sink threads=N, --streams)");
         Self::new(ExitCode::Other, text)
     }
 }

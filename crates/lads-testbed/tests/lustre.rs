@@ -268,7 +268,8 @@ fn a_tree_moves_between_layouts_of_all_kinds_whatever_the_rule() {
             setxattr(&target, ATTRIBUTE, &parts.encode(), XattrFlags::empty()).unwrap();
         }
         source.control("reset-stats");
-        let words = ["cp", "-q", "--source-io", "direct", "--place", rule];
+        let place = format!("--sink=place={rule}");
+        let words = ["cp", "-q", "--source", "io=direct", &place];
         run(&words, &[&source.mount.join("tree"), &target]);
         let read = source.stats("read_bytes");
         assert_same(&files, &target);
@@ -311,7 +312,10 @@ fn no_new_file_comes_to_an_ost_that_is_full_down_or_closed() {
         let target = sink.mount.join(rule);
         fs::create_dir(&target).unwrap();
         let slash = source.path().join("");
-        let told = lads().args(["cp", "-q", "--place", rule]).args([&slash, &target]).output();
+        let told = lads()
+            .args(["cp", "-q", &format!("--sink=place={rule}")])
+            .args([&slash, &target])
+            .output();
         let told = told.unwrap();
         assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
         assert!(told.stderr.is_empty(), "{}", String::from_utf8_lossy(&told.stderr));
@@ -361,7 +365,7 @@ fn new_files_come_to_all_osts_alike() {
         fs::write(source.path().join(format!("file-{number}")), vec![7; 5000]).unwrap();
     }
     let slash = source.path().join("");
-    run(&["cp", "-q", "--place", "aware"], &[&slash, &sink.mount]);
+    run(&["cp", "-q", "--sink", "place=aware"], &[&slash, &sink.mount]);
     let counts = files_by_ost((0..400).map(|number| sink.mount.join(format!("file-{number}"))));
     let square = |&count: &usize| f64::from(u32::try_from(count).unwrap()) - 50.0;
     let chi_square: f64 = counts.iter().map(|count| square(count).powi(2) / 50.0).sum();
@@ -395,7 +399,7 @@ fn moved_beside_a_slow_ost(options: &[&str]) -> Option<(u64, usize)> {
         fs::write(&path, data).unwrap();
         files.push((path, 2 * MIB));
     }
-    let words = [&["cp", "-q", "--block-size", "256K"], options].concat();
+    let words = [&["cp", "-q", "--lab", "block-size=256K"], options].concat();
     run(&words, &[&source.path().join(""), &sink.mount]);
     for (path, _) in &files {
         let copy = sink.mount.join(path.file_name().unwrap());
@@ -407,7 +411,7 @@ fn moved_beside_a_slow_ost(options: &[&str]) -> Option<(u64, usize)> {
 
 #[test]
 fn no_file_is_left_to_an_ost_that_turned_out_to_be_slow() {
-    let Some(moved) = moved_beside_a_slow_ost(&["--place-extents", "0"]) else { return };
+    let Some(moved) = moved_beside_a_slow_ost(&["--lab", "place-extents=0"]) else { return };
     let (written_bytes, file_count) = moved;
     // Before the OST was asked for anything, nobody knew that it is slow, and some files were
     // placed there.
@@ -436,7 +440,7 @@ fn files_that_are_all_on_the_same_osts_come_to_all_osts_of_the_sink() {
     for rule in ["same", "inherit", "aware", "spread"] {
         let target = sink.mount.join(rule);
         fs::create_dir(&target).unwrap();
-        run(&["cp", "-q", "--place", rule], &[&source.mount.join("tree"), &target]);
+        run(&["cp", "-q", &format!("--sink=place={rule}")], &[&source.mount.join("tree"), &target]);
         let counts = files_by_ost((0..64).map(|number| target.join(format!("tree/file-{number}"))));
         assert!(counts.iter().all(|&count| (1..=24).contains(&count)), "{rule}: {counts:?}");
     }

@@ -22,7 +22,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Table>> {
         .map(|(way, place)| {
             let target = || place.join("target");
             let contestants = [
-                movers::lads(bench, "lads --no-journal", target(), &["--no-journal"]),
+                movers::lads(bench, "lads --lab=journal=no", target(), &["--lab=journal=no"]),
                 movers::lads(bench, "lads", target(), &[]),
             ];
             let results = race(&source, &contestants)?;

@@ -1,7 +1,7 @@
 //! Measures the cost of finding out on which OSTs files are, compared with the cost of moving them.
 //!
 //! On each file system, the same files of 1 MiB are looked up, then moved into memory, then moved
-//! again without layouts from the file system (`--source-layout local`). A lookup that takes a
+//! again without layouts from the file system (`--source layout=local`). A lookup that takes a
 //! hundredth of the time of the move does not matter. The walk makes the lookups while blocks are
 //! moved, so their real cost is the difference between the two moves.
 
@@ -71,7 +71,7 @@ fn row(
 ) -> Result<Vec<String>> {
     SET.make(source)?;
     let (provider, lookup, extent) = look_up(lookups, source)?;
-    let blind = ["--source-layout", "local"];
+    let blind = ["--source", "layout=local"];
     let target = || memory.join("target");
     let contestants = [
         movers::lads(bench, "lads", target(), &[]),

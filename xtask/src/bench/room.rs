@@ -409,7 +409,7 @@ mod tests {
         let line = text.lines().find(|line| line.contains("no figure")).unwrap();
         assert_eq!(
             line,
-            "| LADS, --schedule file, 2 | no figure: exit status: 1: <no> such thing |"
+            "| LADS, --lab schedule=file, 2 | no figure: exit status: 1: <no> such thing |"
         );
     }
 }

@@ -46,10 +46,10 @@ fn compare(
     let mut contestants = Vec::new();
     for schedule in ["file", "layout"] {
         for count in threads {
-            let name = format!("--schedule {schedule}, {count} source threads");
-            let options = ["--source-layout", &layout, "--source-threads", count];
-            let options =
-                [&options[..], &["--schedule", schedule, "--block-size", BLOCK_SIZE]].concat();
+            let name = format!("--lab schedule={schedule}, {count} source threads");
+            let source = format!("--source=layout={layout},threads={count}");
+            let lab = format!("--lab=schedule={schedule},block-size={BLOCK_SIZE}");
+            let options = [source.as_str(), &lab];
             contestants.push(movers::lads(bench, &name, scratch.join("target"), &options));
         }
     }

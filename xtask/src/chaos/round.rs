@@ -88,7 +88,7 @@ impl<'a> Round<'a> {
         let is_all_known = plan
             .steps
             .iter()
-            .all(|step| !step.choice.has("--no-journal") && files(step) == files(first));
+            .all(|step| !step.choice.has("--lab journal") && files(step) == files(first));
         // A link to the canary would let a command remove it.
         let referent = if plan.follows_links() { ELSEWHERE } else { "canary" };
         Ok(Self {

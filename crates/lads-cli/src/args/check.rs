@@ -1,6 +1,6 @@
 //! Which of the options of `lads cp` mean something to `lads check`, and what it is told besides.
 
-use super::{CopyArgs, EXAMPLES_FIRST, SELECTION, text};
+use super::{CopyArgs, EXAMPLES_FIRST, SELECTION, settings, text};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 
@@ -17,13 +17,11 @@ const CHECK_TAKES: &[&str] = &[
     "copy_links",
     "restore",
     "quiet",
-    "partial_progress",
     "progress",
     "no_progress",
     "stats",
     "json",
     "log",
-    "color",
     "timeout",
     "retries",
     "retry_for",
@@ -38,31 +36,23 @@ const CHECK_TAKES: &[&str] = &[
     "ports",
     "streams",
     "buffers",
-    "source_buffers",
-    "sink_buffers",
-    "block_size",
-    "threads",
-    "source_threads",
-    "sink_threads",
-    "schedule",
+    "source",
+    "sink",
+    "lab",
     "polite",
-    "threshold",
-    "layout",
-    "source_layout",
-    "sink_layout",
-    "source_io",
-    "sink_io",
     "max_cpu",
-    "pin",
-    "source_pin",
-    "sink_pin",
     "help_short",
     "help",
 ];
 
+/// Settings in `--source`, `--sink` and `--lab` that `lads check` takes, too.
+const CHECK_KEYS: &[&str] =
+    &["threads", "buffers", "io", "layout", "pin", "schedule", "threshold", "block-size"];
+
 /// `lads check`: what it has in common with `lads cp` is read by the same code, and means the same.
 pub(super) fn command() -> Command {
     let command = CheckArgs::augment_args(CopyArgs::augment_args(Command::new("check")));
+    let command = super::with_short_help(command);
     let own = CheckArgs::augment_args(Command::new("own"));
     let is_taken = |id: &str| {
         CHECK_TAKES.contains(&id) || own.get_arguments().any(|argument| argument.get_id() == id)
@@ -90,7 +80,13 @@ pub(crate) fn only_for_copy(matches: &ArgMatches) -> Vec<String> {
         let source = matches.value_source(id);
         !CHECK_TAKES.contains(&id) && source == Some(ValueSource::CommandLine)
     };
-    own.get_arguments().filter(is_given).map(written).collect()
+    let mut refused: Vec<String> = own.get_arguments().filter(is_given).map(written).collect();
+    for option in ["source", "sink", "lab"] {
+        let texts = matches.get_many(option).into_iter().flatten();
+        let keys = texts.flat_map(settings::keys).filter(|key| !CHECK_KEYS.contains(&key.as_str()));
+        refused.extend(keys.map(|key| format!("--{option} {key}")));
+    }
+    refused
 }
 
 fn written(argument: &Arg) -> String {

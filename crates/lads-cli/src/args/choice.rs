@@ -21,7 +21,7 @@ pub(crate) struct ChoiceArgs {
     pub(crate) ignore_existing: bool,
 
     /// Make nothing that is not at the sink yet, neither files nor directories
-    #[arg(long, alias = "ignore-non-existing", help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, alias = "ignore-non-existing", help_heading = SELECTION)]
     pub(crate) existing: bool,
 
     /// Move no file that is larger than this: 100M, 1.5G
@@ -41,7 +41,7 @@ pub(crate) struct ChoiceArgs {
     #[arg(short = 'x', long, help_heading = SELECTION)]
     pub(crate) one_file_system: bool,
 
-    /// Copy the files and directories that symbolic links lead to, instead of the links
+    /// Copy the targets of symbolic links instead of the links
     ///
     /// Only at the source, and also outside of SRC. A link to nothing and a link to a directory
     /// that it lies in are reported; the exit code is then 3, and --delete removes nothing. With
@@ -68,11 +68,11 @@ pub(crate) struct ChoiceArgs {
     /// An empty directory is replaced in any case, and so is anything else that has the name of a
     /// directory of the source. --delete includes --force. Excluded entries stay, with the
     /// directory that holds them, and so do mount points.
-    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, help_heading = SELECTION)]
     pub(crate) force: bool,
 
     /// --delete, also of what is left out (--exclude)
-    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, help_heading = SELECTION)]
     pub(crate) delete_excluded: bool,
 
     /// Remove each file at the source after it is durable at the sink
@@ -94,7 +94,7 @@ pub(crate) struct ChoiceArgs {
     /// Let --delete remove what is not at the source although something failed
     ///
     /// Nothing is removed in a directory that the source could not list.
-    #[arg(long, help_heading = SAFETY, hide_short_help = true)]
+    #[arg(long, help_heading = SAFETY)]
     pub(crate) ignore_errors: bool,
 }
 

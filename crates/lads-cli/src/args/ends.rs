@@ -14,14 +14,14 @@ pub(crate) struct EndsArgs {
     /// Read a SRC that is a FIFO or a device as if it were a file
     ///
     /// It is the only SRC. Without this, it counts as failed, or is made anew at the sink (-D).
-    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, help_heading = SELECTION)]
     pub(crate) copy_devices: bool,
 
     /// Write to a DST that is a FIFO or a device as if it were a file
     ///
     /// A device gets the bytes from its beginning on, and what was there is lost; it must not be in
     /// use (mounted). Without this, lads refuses such a DST.
-    #[arg(long, help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, help_heading = SELECTION)]
     pub(crate) write_devices: bool,
 
     /// SRC is a file that grows: move also what is added to it while it is moved
@@ -31,7 +31,7 @@ pub(crate) struct EndsArgs {
     /// Bytes that are rewritten while the file grows cannot be noticed, so the copy of a file that
     /// changed gets a time 2 s before that of the source, and the next run without this option does
     /// not skip it. A transfer that was interrupted starts over.
-    #[arg(long, value_name = "SECONDS", help_heading = SELECTION, hide_short_help = true)]
+    #[arg(long, value_name = "SECONDS", help_heading = SELECTION)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = FOLLOW_SECONDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) follow: Option<u32>,
@@ -44,6 +44,6 @@ pub(crate) enum OrderArg {
     None,
     /// From the beginning to the end, several at a time
     Loose,
-    /// The same, and each when the one before has been sent; as --schedule file
+    /// The same, and each when the one before has been sent; as schedule=file
     Serial,
 }

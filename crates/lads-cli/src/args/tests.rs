@@ -54,7 +54,7 @@ fn help_is_only_short_help_without_paths() {
 fn letters_mean_what_they_mean_to_rsync() {
     let args = parse("-rlptgoHAXSWvvqnPI0D -e rsh --bwlimit=10 --timeout=5 a b").unwrap();
     assert_eq!(args.verbose, 2);
-    assert!(args.quiet && args.dry_run && args.partial_progress && args.ignore_times);
+    assert!(args.quiet && args.dry_run && args.progress == Some(None) && args.ignore_times);
     assert!(args.from0 && args.devices_and_specials);
     assert_eq!((args.rsh.as_str(), args.bwlimit, args.timeout), ("rsh", Some(10 << 10), 5));
     assert_eq!(args.paths, ["a", "b"]);
@@ -101,4 +101,20 @@ fn only_the_help_of_cp_is_about_moving() {
             assert!(about_moving.is_empty() || is_bench, "{}:\n{text}", subcommand.get_name());
         }
     }
+}
+
+/// The help is for people who read it: see `SHORT_HELP` for the options that nearly all need.
+#[test]
+fn help_has_no_more_options_than_users_read() {
+    let is_option = |line: &&str| {
+        let text = line.trim_start();
+        text.starts_with('-') && line.len() - text.len() <= 6
+    };
+    let count = help(&["lads", "cp", "--help"]).lines().filter(is_option).count();
+    assert!(count <= 60, "lads cp has {count} options");
+    let mut short = command();
+    short.build();
+    let short = short.find_subcommand_mut("cp").expect("it exists").render_help().to_string();
+    let lines = short.lines().count();
+    assert!(lines <= 48, "lads cp -h has {lines} lines:\n{short}");
 }

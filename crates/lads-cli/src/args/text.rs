@@ -261,14 +261,24 @@ What a file may be:
   Columns are parted by comma, semicolon or tab, and line 1 names them. Time is in seconds, or a
   date like 2012-01-01 00:00:02. A value that is not known is left empty, or is -.";
 
-/// `--layout` in `lads cp --help`.
-pub(super) fn layout_help() -> String {
+/// Notes below the settings of `--source` in `lads cp --help`.
+pub(super) const SOURCE_NOTES: &str = "\
+A stage holds blocks for congested OSTs of the sink: while the sink has no grant for them, the \
+source reads on into a file there. It pays if congestion comes and goes, and the source is slower \
+than the sink without it. The file has no name, is removed when LADS ends, and is checked when it \
+is read back. If its disk fails or is full, a notice is printed and the transfer continues without \
+it. Only one end can have a stage.";
+
+/// Notes below the settings of `--sink` in `lads cp --help`.
+pub(super) fn sink_notes() -> String {
     let names = lads_engine::layout::names();
     let (last, others) = names.split_last().expect("there is one for this host");
     format!(
-        "Where both ends get layouts: auto asks the file system\n\n{} and {last} select one of \
-         these. synthetic:osts=8,stripe_size=1M,stripe_count=1,latency_ms=5 simulates a parallel \
-         file system, for tests.",
+        "place: aware chooses OSTs with little work and enough space, and several for large files; \
+         inherit leaves the choice to the file system; same repeats the stripes of the source; \
+         spread uses one OST per file, servers in turn.\n\
+         layout: {} or {last} selects one provider; synthetic:osts=8,stripe_size=1M,stripe_count=1,\
+         latency_ms=5 simulates a parallel file system, for tests.",
         others.join(", ")
     )
 }

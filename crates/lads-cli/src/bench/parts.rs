@@ -256,7 +256,7 @@ impl Plan {
             words.push(word.as_bytes().to_vec());
         }
         // What nobody has read lately is in no page cache.
-        words.extend([b"--source-io".to_vec(), b"direct".to_vec()]);
+        words.push(b"--source=io=direct".to_vec());
         words.extend(self.options.iter().map(|it| it.as_bytes().to_vec()));
         words.extend([b"--".to_vec(), from, to]);
         self.program(on, words)

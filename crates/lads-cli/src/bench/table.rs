@@ -76,7 +76,7 @@ pub(super) fn rows(report: &BenchReport, best: &Figure) -> Vec<(&'static str, St
                 sizes::rate(most)
             ),
         ),
-        ("", format!("lads cp --{end}-threads {} --{end}-io {io}", mode.thread_count)),
+        ("", format!("lads cp --{end} threads={},io={io}", mode.thread_count)),
         ("", format!("by the order of requests: {}", orders.join(", "))),
     ]
 }

@@ -144,9 +144,9 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
             "a directory at the sink was removed meanwhile: leave DST alone, and run the same \
              command again"
         }
-        (_, Preallocate, EOPNOTSUPP | EINVAL) => "add --no-preallocate",
-        (Source, Open | Read, EINVAL) => "if it is direct I/O that fails: add --source-io buffered",
-        (Sink, Write | Sync, EINVAL) => "if it is direct I/O that fails: add --sink-io buffered",
+        (_, Preallocate, EOPNOTSUPP | EINVAL) => "add --sink=preallocate=no",
+        (Source, Open | Read, EINVAL) => "if it is direct I/O that fails: add --source io=buffered",
+        (Sink, Write | Sync, EINVAL) => "if it is direct I/O that fails: add --sink io=buffered",
         (Sink, Create | Rename, ENAMETOOLONG | EILSEQ | EINVAL) => {
             "the file system there does not take this name: rename it at the source, or --exclude \
              it"

@@ -24,7 +24,7 @@ fn signal_group(running: &Running, signal: Signal) {
 #[test]
 fn the_other_end_on_the_same_host_waits_while_the_command_is_stopped() {
     let world = World::with_files(&mut Rng::new(1));
-    let mut command = world.cp(&["--bwlimit=2M", "--block-size=64K", TIMEOUT_OPTION]);
+    let mut command = world.cp(&["--bwlimit=2M", "--lab=block-size=64K", TIMEOUT_OPTION]);
     command.process_group(0);
     let mut running = start(command);
     let sink = running.other_end();
@@ -88,7 +88,7 @@ fn a_transfer_whose_other_end_gave_up_while_the_command_was_stopped_starts_over_
     // The shell stays between the two ends, as sshd does.
     let shell = world.fake_shell("shift; \"$@\"; exit $?");
     let mut command = there(&shell);
-    command.args(["--bwlimit=2M", "--block-size=64K", "--privileges", TIMEOUT_OPTION]);
+    command.args(["--bwlimit=2M", "--lab=block-size=64K", "--privileges", TIMEOUT_OPTION]);
     command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
     command.process_group(0);
     let mut running = start(command);

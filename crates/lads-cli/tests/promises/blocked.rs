@@ -42,7 +42,9 @@ fn a_transfer_whose_output_is_not_read_stops_in_order() {
     {
         for signal in ["TERM", "INT"] {
             let mut command = Command::new(LADS);
-            command.args(["cp", "--bwlimit=1M", "--block-size=64K", "--privileges"]).args(options);
+            command
+                .args(["cp", "--bwlimit=1M", "--lab=block-size=64K", "--privileges"])
+                .args(options);
             command.arg(world.source_contents()).arg(world.target());
             let mut blocked = Blocked::start(command);
             let sink = blocked.running.other_end();
@@ -144,7 +146,7 @@ fn a_slow_reader_gets_everything() {
     let world = World::with_files(&mut Rng::new(4));
     for signal in [None, Some("TERM")] {
         let mut command = Command::new(LADS);
-        command.args(["cp", "--json", "-v", "--bwlimit=2M", "--block-size=64K"]);
+        command.args(["cp", "--json", "-v", "--bwlimit=2M", "--lab=block-size=64K"]);
         command.arg(world.source_contents()).arg(world.path(format!("to{}", signal.is_some())));
         let mut blocked = Blocked::start(command);
         let sink = blocked.running.other_end();

@@ -180,7 +180,7 @@ fn a_new_file_on_ceph_is_cut_as_at_the_source_if_that_is_wanted() {
     set_layout(&source, "ceph.file.layout", 128 * KIB, 3, MIB, "data");
     file.write_all_at(&Rng::new(1).bytes(3 << 20), 0).unwrap();
     let (from, to) = (source.to_str().unwrap(), target.to_str().unwrap());
-    run(lads(&["--place", "same", from, to])).expect(0);
+    run(lads(&["--sink", "place=same", from, to])).expect(0);
     assert_eq!(fs::read(&target).unwrap(), fs::read(&source).unwrap());
     let layout = layout_of(&target);
     assert!(

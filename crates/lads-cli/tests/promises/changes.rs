@@ -47,7 +47,7 @@ fn is_never_mixed(world: &World, rng: &mut Rng, changes: &[Change]) {
     let change_count = 3 + rng.below(60);
     let ended = std::thread::scope(|scope| {
         scope.spawn(|| change(rng, &mut files, changes, change_count, &is_over));
-        let options = ["--bwlimit", "12M", "--block-size", "128K"];
+        let options = ["--bwlimit", "12M", "--lab", "block-size=128K"];
         let ended = start(world.cp(&options)).end();
         is_over.store(true, Ordering::Relaxed);
         ended
@@ -181,7 +181,7 @@ fn what_is_stored_through_a_mapping_to_a_page_that_storage_has_is_noticed() {
     let mut bytes = Rng::new(1).bytes(4 << 20);
     let path = world.write("src/mapped", &bytes);
     fs::File::open(&path).unwrap().sync_all().unwrap();
-    let mut running = start(world.cp(&["--bwlimit", "1M", "--block-size", "64K"]));
+    let mut running = start(world.cp(&["--bwlimit", "1M", "--lab", "block-size=64K"]));
     let (source, sink) = (running.pid(), running.other_end());
     // By then the first block was read, so only another attempt can bring the stored byte.
     assert!(running.runs_until_written(sink, 256 << 10));
@@ -200,7 +200,7 @@ fn a_file_that_vanishes_is_told_and_the_rest_arrives() {
     for number in 0..20 {
         world.write(format!("src/file{number}"), &Rng::new(number).bytes(1 << 20));
     }
-    let mut running = start(world.cp(&["--bwlimit", "10M", "--block-size", "64K"]));
+    let mut running = start(world.cp(&["--bwlimit", "10M", "--lab", "block-size=64K"]));
     let sink = running.other_end();
     assert!(running.runs_until_written(sink, 1 << 20));
     let finished = |name: &String| world.target().join(name).exists();
@@ -229,7 +229,7 @@ fn a_file_that_becomes_a_link_before_it_is_opened_is_reported_as_changed() {
     let paths = ["a", "b", "c"].map(|name| world.write(format!("src.below/{name}"), b"its own"));
     let elsewhere = world.write("elsewhere", b"not to be read");
     source.command("hang open nth=1");
-    let running = start(world.cp(&["--source-threads=1"]));
+    let running = start(world.cp(&["--source=threads=1"]));
     source.wait_for_fault("hang");
     for path in &paths {
         fs::remove_file(path).unwrap();

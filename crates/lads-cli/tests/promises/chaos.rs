@@ -75,7 +75,7 @@ impl Transfer {
 
     fn command(&self) -> Command {
         let mut command = there(&self.shell);
-        command.args(["--block-size", "256K", "--streams", "3"]);
+        command.args(["--lab", "block-size=256K", "--streams", "3"]);
         let (source, target) =
             (self.world.source_contents(), self.world.target().display().to_string());
         match self.is_push {

@@ -345,8 +345,8 @@ fn a_comparison_that_is_stopped_says_that_not_all_was_compared() {
         world.write(format!("src/{number}"), &[7; 100_000]);
     }
     run(world.cp(&[])).expect(0);
-    let slow = "synthetic:osts=1,latency_ms=50";
-    let mut command = check(&["--source-layout", slow, "--block-size", "64K"]);
+    let slow = "layout=synthetic:osts=1,latency_ms=50";
+    let mut command = check(&["--source", slow, "--lab", "block-size=64K"]);
     command.arg(world.source_contents()).arg(world.target());
     let running = start(command);
     wait_for("something to be compared", || running.told("\"event\":\"progress\"").then_some(()));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// So slow that it runs until it is stopped; the target has unfinished files very soon.
-const SLOWLY: &[&str] = &["--bwlimit", "4M", "--block-size", "64K"];
+const SLOWLY: &[&str] = &["--bwlimit", "4M", "--lab", "block-size=64K"];
 
 /// Smaller files are done in an instant.
 const SMALL_BYTES: u64 = 60_000;

@@ -216,7 +216,7 @@ fn one_of_many_osts_fills_a_long_line() {
         rtt: "1s",
         line: &[],
         bytes: 40 << 20,
-        options: "--sink-layout synthetic:osts=256,stripe_count=1,stripe_size=1G",
+        options: "--sink layout=synthetic:osts=256,stripe_count=1,stripe_size=1G",
         ..Transfer::default()
     };
     let Some(summary) = transfer.summary() else { return };

@@ -19,7 +19,7 @@ fn a_source_of_a_size_becomes_a_file_of_that_size() {
     for word in ["null", "zero"] {
         // Three blocks, the last one of them a short one.
         let source = format!("{word}:2097153");
-        let ended = cp(&["--sink-io=buffered", &source, "."], &here).expect(0);
+        let ended = cp(&["--sink=io=buffered", &source, "."], &here).expect(0);
         assert_eq!(ended.summary()["bytes_done"], 2_097_153);
         assert_eq!(ended.summary()["verified"], "wire");
         assert!(fs::read(world.target().join(word)).unwrap() == vec![0; 2_097_153], "{word}");
@@ -36,8 +36,8 @@ fn a_sink_that_keeps_nothing_takes_all_and_leaves_nothing() {
     std::os::unix::fs::symlink("nowhere", world.path("src/link")).unwrap();
     let flash = world.path("flash");
     fs::create_dir(&flash).unwrap();
-    let (source, stage) = (world.source_contents(), flash.display().to_string());
-    for options in [&[][..], &["--stage", &stage, "--stage-at=sink"], &["--no-journal"], &["-c"]] {
+    let (source, stage) = (world.source_contents(), format!("stage={}", flash.display()));
+    for options in [&[][..], &["--sink", &stage], &["--lab=journal=no"], &["-c"]] {
         let words = [options, &[&source, "null:"]].concat();
         let summary = cp(&words, &flash).expect(0).summary();
         assert_eq!([&summary["files_moved"], &summary["files_failed"]], [45, 0], "{options:?}");

@@ -39,7 +39,9 @@ fn a_file_beyond_the_limit_fails_alone_and_is_not_tried_again() {
     if !has("prlimit") {
         return;
     }
-    for options in [&[][..], &["--no-preallocate"], &["--block-size", "64K", "--no-journal"]] {
+    for options in
+        [&[][..], &["--sink=preallocate=no"], &["--lab", "block-size=64K", "--lab=journal=no"]]
+    {
         let world = world_with_a_large_file();
         let mut command = limited(&lads(options));
         command.args(["--retries", "3", &world.source_contents()]).arg(world.target());

@@ -584,7 +584,7 @@ fn a_panic_in_any_thread_ends_the_command_and_the_same_command_goes_on() {
         world.write("src/a", &Rng::new(1).bytes(8 << 20));
         let fifo = world.path("fifo");
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        let mut command = world.cp(&["--bwlimit", "2M", "--block-size", "64K"]);
+        let mut command = world.cp(&["--bwlimit", "2M", "--lab", "block-size=64K"]);
         command.env("LADS_FAULT_PANIC", format!("{end}:{}", fifo.display()));
         let mut running = start(command);
         let sink = running.other_end();
@@ -605,7 +605,7 @@ fn a_panic_ends_the_command_though_standard_error_is_closed() {
     world.write("src/a", &Rng::new(1).bytes(8 << 20));
     let fifo = world.path("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let cp = world.cp(&["--bwlimit", "2M", "--block-size", "64K"]);
+    let cp = world.cp(&["--bwlimit", "2M", "--lab", "block-size=64K"]);
     let mut command = Command::new("sh");
     command.args(["-c", "exec \"$@\" 2>&-", "sh"]).arg(cp.get_program()).args(cp.get_args());
     command.env("LADS_FAULT_PANIC", format!("cp:{}", fifo.display()));

@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Options that divide and order the same data differently; the result must not depend on them.
 const WAYS: [&[&str]; 8] = [
     &[],
-    &["--block-size", "64K"],
-    &["--source-layout", "synthetic:osts=4,stripe_size=64K,stripe_count=3"],
-    &["--source-layout", "synthetic:osts=5,stripe_size=256K,stripe_count=2,copies=2"],
+    &["--lab", "block-size=64K"],
+    &["--source", "layout=synthetic:osts=4,stripe_size=64K,stripe_count=3"],
+    &["--source", "layout=synthetic:osts=5,stripe_size=256K,stripe_count=2,copies=2"],
     &[
-        "--source-layout",
-        "synthetic:osts=5,stripe_size=192K,stripe_count=5",
-        "--sink-layout",
-        "synthetic:osts=3,stripe_size=128K,stripe_count=2",
-        "--block-size",
-        "128K",
+        "--source",
+        "layout=synthetic:osts=5,stripe_size=192K,stripe_count=5",
+        "--sink",
+        "layout=synthetic:osts=3,stripe_size=128K,stripe_count=2",
+        "--lab",
+        "block-size=128K",
     ],
-    &["--schedule", "file", "--sink-layout", "synthetic:osts=7,stripe_size=4K,stripe_count=7"],
-    &["--streams", "3", "--no-journal", "--polite"],
-    &["--sink-layout", "synthetic:osts=600"],
+    &["--lab", "schedule=file", "--sink", "layout=synthetic:osts=7,stripe_size=4K,stripe_count=7"],
+    &["--streams", "3", "--lab=journal=no", "--polite"],
+    &["--sink", "layout=synthetic:osts=600"],
 ];
 
 #[test]
@@ -127,7 +127,7 @@ fn never_a_partial_file_under_its_real_name() {
         let is_over = AtomicBool::new(false);
         let looks = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| watch(&world.target(), &wanted, &is_over));
-            let options = ["--bwlimit", "40M", "--block-size", "64K", "--streams", "2"];
+            let options = ["--bwlimit", "40M", "--lab", "block-size=64K", "--streams", "2"];
             let mut first = start(world.cp(&options));
             let sink = first.other_end();
             if first.runs_until_written(sink, rng.next() % (10 << 20)) {
@@ -135,7 +135,7 @@ fn never_a_partial_file_under_its_real_name() {
             }
             first.end();
             crate::world::wait_until_gone(sink);
-            run(world.cp(&["--block-size", "64K"])).expect(0);
+            run(world.cp(&["--lab", "block-size=64K"])).expect(0);
             is_over.store(true, Ordering::Relaxed);
             watcher.join().unwrap()
         });
@@ -247,6 +247,6 @@ fn small_files_arrive_where_direct_writes_are_asked_for() {
         let bytes = 4096 + rng.below(20_000);
         world.write(format!("src/{number}"), &rng.bytes(bytes));
     }
-    run(world.cp(&["--sink-io", "direct"])).expect(0);
+    run(world.cp(&["--sink", "io=direct"])).expect(0);
     assert_identical(&world.source(), &world.target());
 }

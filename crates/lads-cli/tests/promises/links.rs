@@ -242,7 +242,7 @@ fn a_file_that_changes_while_it_is_read_through_a_link_is_read_again() {
     fs::create_dir(world.source()).unwrap();
     symlink("../far/file", world.path("src/file")).unwrap();
     far.command("hang read path=file nth=1");
-    let running = start(world.cp(&["-L", "--block-size=64K"]));
+    let running = start(world.cp(&["-L", "--lab=block-size=64K"]));
     far.wait_for_fault("hang");
     let changed = fs::metadata(far.path("file")).unwrap().modified().unwrap();
     let changed = changed + std::time::Duration::from_secs(5);

@@ -15,7 +15,7 @@ fn files_of_the_kernel_are_read_to_their_end() {
     if files.len() < FILES.len() {
         not_tried("some files of the kernel cannot be read");
     }
-    for options in [&["--block-size=64K"][..], &["--block-size=64K", "-c"]] {
+    for options in [&["--lab=block-size=64K"][..], &["--lab=block-size=64K", "-c"]] {
         let world = World::new();
         for attempt in 0..2 {
             let mut command = lads(options);

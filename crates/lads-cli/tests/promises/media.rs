@@ -40,8 +40,8 @@ fn damage_below_the_page_cache_is_found_and_mended() {
     let bytes = Rng::new(1).bytes(LARGE_BYTES);
     world.write("src/large", &bytes);
     let cp = |options: &[&str]| {
-        let mut command = world.cp(&["--block-size", "64K", "--verify", "media"]);
-        command.args(["--sink-io", "buffered"]).args(options);
+        let mut command = world.cp(&["--lab", "block-size=64K", "--verify", "media"]);
+        command.args(["--sink", "io=buffered"]).args(options);
         mounted.command(&command)
     };
     let mut stopped = start(cp(&["--bwlimit", "8M"]));

@@ -138,7 +138,9 @@ fn a_file_that_is_overwritten_unseen_after_it_was_read_stays() {
 /// Each removal changes the ctime of the file under its other names.
 #[test]
 fn all_names_of_a_file_are_removed_also_if_they_become_files_of_their_own() {
-    for options in [&[MOVE][..], &[MOVE, "--no-hard-links"], &[MOVE, "--threads=1"]] {
+    for options in
+        [&[MOVE][..], &[MOVE, "--no-hard-links"], &[MOVE, "--source=threads=1", "--sink=threads=1"]]
+    {
         let world = World::new();
         for file in 0..20 {
             let path = world.write(format!("src/{file}/0"), file.to_string().as_bytes());
@@ -271,7 +273,7 @@ fn survives_power_cuts(seed: u64) {
     fs::hard_link(world.path("src/a"), world.path("src/d3/a2")).unwrap();
     files.push(("d3/a2", world.path("src/d3/a2"), files[0].2.clone()));
     let cp = || -> Ended {
-        let options = [AS_RSYNC, MOVE, "--block-size", "64K"];
+        let options = [AS_RSYNC, MOVE, "--lab", "block-size=64K"];
         run({
             let mut command = lads(&options);
             command.arg(world.source_contents()).arg(&target);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Slow enough to be stopped in the middle.
-const PACE: &[&str] = &["--bwlimit", "20M", "--block-size", "256K"];
+const PACE: &[&str] = &["--bwlimit", "20M", "--lab", "block-size=256K"];
 const LARGE_BYTES: usize = 12 << 20;
 
 /// Returns LADS's own files with this ending below a directory.
@@ -119,13 +119,15 @@ fn a_temporary_file_that_is_not_ours_alone_is_not_used() {
 /// same file, and the transfer ended with exit code 0 and partial data.
 #[test]
 fn the_same_command_runs_once_at_a_time_with_a_journal_or_without() {
-    for (first, second) in
-        [("--no-journal", "--no-journal"), ("--no-journal", "-v"), ("-v", "--no-journal")]
-    {
+    for (first, second) in [
+        ("--lab=journal=no", "--lab=journal=no"),
+        ("--lab=journal=no", "-v"),
+        ("-v", "--lab=journal=no"),
+    ] {
         let world = World::new();
         world.write("src/large", &Rng::new(2).bytes(LARGE_BYTES));
         // It takes longer than the second command waits for the first to end.
-        let mut running = start(world.cp(&["--bwlimit", "6M", "--block-size", "256K", first]));
+        let mut running = start(world.cp(&["--bwlimit", "6M", "--lab", "block-size=256K", first]));
         let sink = running.other_end();
         assert!(running.runs_until_written(sink, 1 << 20));
         run(world.cp(&[second])).expect(12).says(&["running already"]);
@@ -177,12 +179,12 @@ fn a_dry_run_locks_nobody_out_and_leaves_nothing() {
 fn a_transfer_without_a_journal_that_was_killed_leaves_what_the_next_one_removes() {
     let world = World::new();
     world.write("src/large", &Rng::new(4).bytes(LARGE_BYTES));
-    let mut running = start(world.cp(&[PACE, &["--no-journal"]].concat()));
+    let mut running = start(world.cp(&[PACE, &["--lab=journal=no"]].concat()));
     let sink = running.other_end();
     assert!(running.runs_until_written(sink, 4 << 20));
     running.kill_both_ends(|| {});
     assert_eq!(own_files(&world.target(), ".part").len(), 1);
-    let ended = run(world.cp(&["--no-journal"])).expect(0);
+    let ended = run(world.cp(&["--lab=journal=no"])).expect(0);
     assert_eq!(ended.count("bytes_sent"), LARGE_BYTES as u64, "an interrupted file begins anew");
     assert_nothing_left_over(&world.target());
     assert_eq!(fs::read(world.target().join("large")).unwrap(), Rng::new(4).bytes(LARGE_BYTES));
@@ -296,7 +298,7 @@ fn merged_as_rsync(world: &World, sources: &[&str]) -> Ended {
     let status = rsync.arg("-aHAX").args(&sources).arg(format!("{}/", expected.display())).status();
     assert!(status.unwrap().success());
     fs::create_dir_all(world.target()).unwrap();
-    let mut command = lads(&["--block-size", "64K"]);
+    let mut command = lads(&["--lab", "block-size=64K"]);
     command.args(&sources).arg(world.target());
     let ended = run(command).expect(0);
     assert_identical(&expected, &world.target());
@@ -386,7 +388,7 @@ fn blocks_of_an_earlier_attempt_are_read_back_whatever_their_size() {
     }
     let world = World::on_disk();
     stopped(&world, &["--verify", "media"]);
-    let ended = run(world.cp(&["--verify", "media", "--block-size", "64K"])).expect(0);
+    let ended = run(world.cp(&["--verify", "media", "--lab", "block-size=64K"])).expect(0);
     assert!(ended.count("bytes_sent") < LARGE_BYTES as u64, "{ended:?}");
     assert_identical(&world.source(), &world.target());
 }
@@ -405,7 +407,7 @@ fn where_there_are_no_locks_a_transfer_runs_once_at_a_time_and_goes_on() {
         command.arg(world.source_contents()).arg(storage.path("dst"));
         command
     };
-    let running: Running = start(cp(&["--bwlimit", "4M", "--block-size", "256K"]));
+    let running: Running = start(cp(&["--bwlimit", "4M", "--lab", "block-size=256K"]));
     let sink = running.other_end();
     wait_for("blocks to be on record", || {
         let journal = own_files(&storage.path("dst"), ".journal").pop()?;

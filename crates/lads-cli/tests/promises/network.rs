@@ -43,7 +43,7 @@ impl Harmed {
 
     fn command(world: &World, shell: &str, towards: Towards) -> std::process::Command {
         let mut command = there(shell);
-        command.args(["--block-size", "256K"]);
+        command.args(["--lab", "block-size=256K"]);
         let (source, target) = (world.source_contents(), world.target().display().to_string());
         match towards {
             Towards::Listener => command.arg(source).arg(format!("there:{target}")),

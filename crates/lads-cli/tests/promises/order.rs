@@ -26,8 +26,10 @@ fn traced(options: &[&str]) -> Option<(World, Trace)> {
     for number in 0..SMALL_COUNT {
         world.write(format!("src/d{}/small{number}", number % 2), &rng.bytes(1000 + number));
     }
-    let trace =
-        Trace::of_sink(&world, &[&["--block-size", "64K", "--bwlimit", "512K"], options].concat())?;
+    let trace = Trace::of_sink(
+        &world,
+        &[&["--lab", "block-size=64K", "--bwlimit", "512K"], options].concat(),
+    )?;
     Some((world, trace))
 }
 
@@ -91,7 +93,7 @@ fn part_of(trace: &Trace, path: &Path) -> PathBuf {
 
 #[test]
 fn data_is_durable_before_it_is_on_record_and_on_record_before_it_is_said_to_be_done() {
-    for options in [&[][..], &["--sink-io", "direct"]] {
+    for options in [&[][..], &["--sink", "io=direct"]] {
         let Some((world, trace)) = traced(options) else { return };
         let part = part_of(&trace, &world.target().join("large"));
         let records = recorded(&trace);
@@ -135,7 +137,7 @@ fn is_on_record(trace: &Trace, records: &[Recorded], done: &Range<u64>, before: 
 
 #[test]
 fn a_file_is_durable_before_it_has_its_name_and_its_name_before_it_is_said_to_be_done() {
-    for options in [&[][..], &["--no-journal"]] {
+    for options in [&[][..], &["--lab=journal=no"]] {
         let Some((world, trace)) = traced(options) else { return };
         let paths = announced(&world, &trace);
         let mut count = 0;

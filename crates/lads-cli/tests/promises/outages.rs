@@ -31,7 +31,8 @@ fn messages(ended: &Ended) -> Vec<String> {
 fn after_an_outage_it_goes_on_by_itself_and_sends_nothing_twice() {
     let mut rng = Rng::new(1);
     let world = World::with_files(&mut rng);
-    let command = world.cp(&["--retries=1", "--bwlimit=3M", "--block-size=64K", "--buffers=1M"]);
+    let command =
+        world.cp(&["--retries=1", "--bwlimit=3M", "--lab=block-size=64K", "--buffers=1M"]);
     let mut running = start(command);
     // More outages than new attempts are allowed in one: each attempt moves something.
     for round in 1..=2 {
@@ -87,7 +88,7 @@ fn what_is_left_of_a_lost_end_is_waited_for() {
     let world = World::with_files(&mut Rng::new(3));
     let shell = world.fake_shell(DETACHED);
     let mut command = there(&shell);
-    command.args(["--retries=1", "--timeout=4", "--bwlimit=4M", "--block-size=64K"]);
+    command.args(["--retries=1", "--timeout=4", "--bwlimit=4M", "--lab=block-size=64K"]);
     command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
     let mut running = start(command);
     let shell = running.other_end();
@@ -106,7 +107,7 @@ fn what_is_left_of_a_lost_end_is_waited_for() {
 #[test]
 fn a_transfer_that_somebody_else_runs_is_not_waited_for() {
     let world = World::with_files(&mut Rng::new(4));
-    let mut running = start(world.cp(&["--bwlimit=1M", "--block-size=64K"]));
+    let mut running = start(world.cp(&["--bwlimit=1M", "--lab=block-size=64K"]));
     let sink = running.other_end();
     assert!(running.runs_until_written(sink, 64 << 10));
     let ended = run(world.cp(&["--retry-for=1h"])).expect(12).says(&["running already"]);
@@ -140,7 +141,7 @@ fn the_same_relative_path_in_another_directory_is_another_transfer() {
         command.arg("x").arg(world.target()).current_dir(world.path(directory));
         command
     };
-    let mut first = start(cp("one", &["--bwlimit=64K", "--block-size=64K"]));
+    let mut first = start(cp("one", &["--bwlimit=64K", "--lab=block-size=64K"]));
     let sink = first.other_end();
     assert!(first.runs_until_written(sink, 64 << 10));
     run(cp("one", &[])).expect(12).says(&["running already"]);

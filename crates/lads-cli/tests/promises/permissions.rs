@@ -312,7 +312,7 @@ fn without_permissions_modes_are_those_that_rsync_gives() {
                 run(command).expect(0);
             };
             run_with(&["rsync", "-rltHp", "--specials", "--no-perms"], &ends[0]);
-            let options = ["--specials", "--no-perms", "--no-owner", "--block-size", "64K"];
+            let options = ["--specials", "--no-perms", "--no-owner", "--lab", "block-size=64K"];
             run_with(&[&[LADS, "cp", "--json"], &options[..]].concat(), &ends[1]);
         };
         let compare = |what: &str| {

@@ -244,7 +244,7 @@ fn what_has_no_meaning_with_a_pipe_is_refused() {
         ("$LADS cp --remove-source-files --follow bytes out", "--remove-source-files needs files"),
         ("$LADS cp --remove-source-files bytes null:", "null: keeps nothing"),
         ("$LADS cp --remove-source-files null:1M out", "--remove-source-files needs files"),
-        ("$LADS cp --order serial --schedule layout bytes out", "--order serial is"),
+        ("$LADS cp --lab order=serial --lab schedule=layout bytes out", "--lab order=serial is"),
     ] {
         let ended = shell(line, &world.target());
         assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
@@ -265,8 +265,9 @@ fn what_has_no_meaning_with_a_pipe_is_refused() {
 fn orders_of_blocks_move_the_same_bytes() {
     let world = World::with_files(&mut Rng::new(3));
     for order in ["none", "loose", "serial"] {
-        let layout = "--layout=synthetic:osts=4,stripe_size=256K,stripe_count=4";
-        run(world.cp(&["--order", order, layout])).expect(0);
+        let layout = "layout=synthetic:osts=4,stripe_size=256K,stripe_count=4";
+        let order = format!("order={order}");
+        run(world.cp(&["--source", layout, "--sink", layout, "--lab", &order])).expect(0);
         for number in 0..4 {
             let name = format!("large{number}");
             let read = |path: std::path::PathBuf| fs::read(path).unwrap();

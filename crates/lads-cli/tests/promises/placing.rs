@@ -90,7 +90,7 @@ fn one_large_file_is_written_by_all_targets_alike() {
 fn a_few_large_files_are_written_by_all_targets_alike() {
     let Some(bed) = Bed::new() else { return };
     bed.control("rate all 40000000");
-    bed.moves(3, 64, &["--schedule", "layout"]);
+    bed.moves(3, 64, &["--lab", "schedule=layout"]);
     let written = bed.written_mib();
     assert_eq!(written.iter().sum::<u64>(), 3 * 64);
     // Each target has its part of at least two files.
@@ -104,7 +104,11 @@ fn files_on_a_slow_ost_go_on_elsewhere_extent_by_extent() {
     let Some(bed) = Bed::new() else { return };
     bed.control("rate all 40000000");
     bed.control("congest fixed OSTS=5 2000000");
-    bed.moves(24, 4, &["--place-extents", "8", "--block-size", "256K", "--sink-io", "direct"]);
+    bed.moves(
+        24,
+        4,
+        &["--lab", "place-extents=8", "--lab", "block-size=256K", "--sink", "io=direct"],
+    );
     let grown: Vec<_> = (1..=24).map(|file| bed.osts(file)).collect();
     assert!(grown.iter().all(|osts| osts.len() <= 8), "{grown:?}");
     let went_on = |osts: &&Vec<u32>| osts.iter().any(|ost| *ost != osts[0]);
@@ -124,7 +128,7 @@ fn files_that_can_go_on_no_more_where_they_began_go_on_elsewhere() {
         for number in 1..=16 {
             bed.world.write(format!("src/{number}"), &vec![number; 4 * MIB]);
         }
-        let pace = ["--block-size", "256K", "--bwlimit", "20M", "--place-extents", "8"];
+        let pace = ["--lab", "block-size=256K", "--bwlimit", "20M", "--lab", "place-extents=8"];
         let mut copy = start(bed.world.cp(&pace));
         let sink = copy.other_end();
         assert!(copy.runs_until_written(sink, 8 * MIB as u64), "over before it was closed");
@@ -145,15 +149,21 @@ fn a_file_that_was_left_open_is_finished_by_a_run_that_lets_none_grow() {
         let Some(bed) = Bed::new() else { return };
         let content = vec![7; 12 * MIB];
         bed.world.write("src/1", &content);
-        let pace = ["--block-size", "256K", "--bwlimit", "12M", "--place-extents"];
-        let options = |extents_max| [&pace[..], &[extents_max]].concat();
-        let mut stopped = start(bed.world.cp(&options("8")));
+        let options = |extents_max: &str| {
+            let lab = format!("--lab=block-size=256K,place-extents={extents_max}");
+            [lab, "--bwlimit=12M".to_owned()]
+        };
+        let command = |extents_max| {
+            let options = options(extents_max);
+            bed.world.cp(&options.each_ref().map(String::as_str))
+        };
+        let mut stopped = start(command("8"));
         let sink = stopped.other_end();
         assert!(stopped.runs_until_written(sink, 5 * MIB as u64), "over before it was stopped");
         stopped.signal("TERM");
         stopped.end().expect(9);
         wait_until_gone(sink);
-        run(bed.world.cp(&options(extents_max))).expect(0);
+        run(command(extents_max)).expect(0);
         assert!(fs::read(bed.world.target().join("1")).unwrap() == content);
         let lov = bed.lov(1);
         assert!(lov.components.len() <= 8, "{lov:?}");
@@ -170,14 +180,14 @@ fn a_file_that_was_left_open_is_begun_anew_by_a_run_that_does_not_know_of_extent
     let Some(bed) = Bed::new() else { return };
     let content = vec![7; 12 * MIB];
     bed.world.write("src/1", &content);
-    let pace = ["--block-size", "256K", "--bwlimit", "12M"];
+    let pace = ["--lab", "block-size=256K", "--bwlimit", "12M"];
     let mut stopped = start(bed.world.cp(&pace));
     let sink = stopped.other_end();
     assert!(stopped.runs_until_written(sink, 5 * MIB as u64), "over before it was stopped");
     stopped.signal("TERM");
     stopped.end().expect(9);
     wait_until_gone(sink);
-    let other = [&pace[..], &["--sink-layout", "synthetic:osts=4,stripe_size=256K"]].concat();
+    let other = [&pace[..], &["--sink", "layout=synthetic:osts=4,stripe_size=256K"]].concat();
     run(bed.world.cp(&other)).expect(0);
     assert!(fs::read(bed.world.target().join("1")).unwrap() == content);
 }
@@ -185,14 +195,14 @@ fn a_file_that_was_left_open_is_begun_anew_by_a_run_that_does_not_know_of_extent
 #[test]
 fn files_grow_only_if_they_may() {
     let Some(bed) = Bed::new() else { return };
-    bed.moves(8, 4, &["--place-extents", "0", "--block-size", "256K"]);
+    bed.moves(8, 4, &["--lab", "place-extents=0", "--lab", "block-size=256K"]);
     assert!((1..=8).all(|file| bed.osts(file).len() == 1));
 }
 
 #[test]
 fn where_the_file_system_shall_decide_a_large_file_lies_as_it_says() {
     let Some(bed) = Bed::new() else { return };
-    bed.moves(1, 64, &["--place", "inherit"]);
+    bed.moves(1, 64, &["--sink", "place=inherit"]);
     let busy: Vec<u64> = bed.written_mib().into_iter().filter(|&mib| mib > 0).collect();
     assert_eq!(busy, [64]);
 }

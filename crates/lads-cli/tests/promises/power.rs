@@ -36,7 +36,7 @@ impl Bench {
     fn cp(&self, options: &[&str]) -> Command {
         let mut command = lads(options);
         command.arg(AS_RSYNC);
-        command.args(["--block-size", "64K"]);
+        command.args(["--lab", "block-size=64K"]);
         command.arg(self.world.source_contents()).arg(self.target());
         command
     }
@@ -92,7 +92,7 @@ fn what_exit_0_said_is_there_after_a_power_cut() {
         grow(&mut rng, &bench.world.source(), &Scale::SMALL);
         let large = rng.bytes(500_000);
         bench.world.write("src/large", &large);
-        let ways: [&[&str]; 4] = [&[], &["--no-journal"], &["--sink-io", "direct"], &["-I"]];
+        let ways: [&[&str]; 4] = [&[], &["--lab=journal=no"], &["--sink", "io=direct"], &["-I"]];
         bench.arrives_durably(ways[rng.below(ways.len())], maybe_torn(&mut rng));
         // Run once more, with something to replace and something to repair.
         let changed = bench.world.write("src/large", b"now small");

@@ -225,7 +225,7 @@ fn move_while_attacked(
     let wanted = || if attacks.load(Ordering::Relaxed) > 0 { ATTACK } else { 20 * ATTACK };
     while started.elapsed() < wanted() {
         let mut command = plain(world);
-        command.args(["--specials", "--no-journal"]);
+        command.args(["--specials", "--lab=journal=no"]);
         let ended = run(command);
         // An entry that was replaced is reported as failed.
         assert!(matches!(ended.code, Some(0 | 6)), "{ended:?}");

@@ -46,7 +46,7 @@ fn a_transfer_that_waits_for_its_share_stops_at_once() {
 fn the_threads_of_an_end_run_where_they_were_pinned() {
     let world = World::new();
     world.write("src/file", &Rng::new(1).bytes(4 << 20));
-    let running = start(world.cp(&["--sink-pin", "0", "--bwlimit", "1M"]));
+    let running = start(world.cp(&["--sink", "pin=0", "--bwlimit", "1M"]));
     let sink = running.other_end();
     // A thread has its name before it is pinned.
     wait_for("threads that write, all of them pinned", || {
@@ -67,13 +67,13 @@ fn a_processor_that_an_end_does_not_have_is_refused_with_the_end_that_lacks_it()
     let world = World::new();
     world.write("src/file", b"x");
     for (option, end, cpus, why) in [
-        ("--source-pin", "source", "0,65000", "there is no processor 65000"),
-        ("--sink-pin", "sink", "65000", "there is no processor 65000"),
-        ("--sink-pin", "sink", "node:999", "there is no node 999"),
+        ("--source", "source", "pin=0,65000", "there is no processor 65000"),
+        ("--sink", "sink", "pin=65000", "there is no processor 65000"),
+        ("--sink", "sink", "pin=node:999", "there is no node 999"),
     ] {
         let ended = run(world.cp(&[option, cpus])).expect(2);
         ended.says(&[&format!("the {end} on "), why, option]);
     }
-    let both = check(&["--pin", "0", "--max-cpu", "50%", "null:1M", "null:"]);
+    let both = check(&["--source=pin=0", "--sink=pin=0", "--max-cpu", "50%", "null:1M", "null:"]);
     assert!(!run(both).stderr.contains("unexpected"), "lads check takes them, too");
 }

@@ -36,8 +36,8 @@ fn a_directory_in_the_way_at_the_sink_does_not_stop_the_rest() {
 fn memory_that_is_too_small_for_the_sink_is_refused_and_what_is_said_to_do_is_enough() {
     let world = some_files();
     fs::create_dir(world.path("stage")).unwrap();
-    let stage = format!("--stage={}", world.path("stage").display());
-    let at_sink = [stage.as_str(), "--stage-at=sink"];
+    let stage = format!("--sink=stage={}", world.path("stage").display());
+    let at_sink = [stage.as_str()];
     let media = ["--verify=media"];
     let cases = [
         (8, Vec::new()),
@@ -47,8 +47,8 @@ fn memory_that_is_too_small_for_the_sink_is_refused_and_what_is_said_to_do_is_en
     ];
     for (blocks, options) in cases {
         let cp = |blocks: u32| {
-            let buffers = format!("--sink-buffers={}K", 64 * blocks);
-            let general = ["--block-size=64K", "--sink-layout=synthetic:osts=8", &buffers];
+            let buffers = format!("--sink=buffers={}K", 64 * blocks);
+            let general = ["--lab=block-size=64K", "--sink=layout=synthetic:osts=8", &buffers];
             run(world.cp(&[&general, &options[..]].concat()))
         };
         let needed = format!("needs {blocks} blocks");
@@ -57,7 +57,7 @@ fn memory_that_is_too_small_for_the_sink_is_refused_and_what_is_said_to_do_is_en
         fs::remove_dir_all(world.target()).unwrap();
     }
     // By default, the buffers are large enough for any number of OSTs.
-    let many = ["--block-size=1M", "--sink-layout=synthetic:osts=200"];
+    let many = ["--lab=block-size=1M", "--sink=layout=synthetic:osts=200"];
     run(world.cp(&[&many[..], &at_sink, &media].concat())).expect(0);
 }
 
@@ -142,7 +142,13 @@ fn a_full_disk_is_told_and_the_same_command_goes_on_when_there_is_room() {
     fs::write(mounted.seen().join("filler"), vec![1; 9 << 20]).unwrap();
     // With few threads some files are whole before the disk is full. Of others, nothing need be on
     // record: the journal lies on the same disk.
-    let command = || mounted.command(&world.cp(&["--block-size", "64K", "--threads", "2"]));
+    let command = || {
+        mounted.command(&world.cp(&[
+            "--lab=block-size=64K",
+            "--source=threads=2",
+            "--sink=threads=2",
+        ]))
+    };
     let ended = run(command()).expect(6).within(SOON);
     let issues = ended.events_of("issue");
     assert!(issues.iter().any(|issue| issue["errno"].as_i64() == Some(ENOSPC)), "{ended:?}");
@@ -275,7 +281,7 @@ fn what_cannot_be_said_together_is_refused() {
         &["there:/a", "elsewhere:/b"][..],
         &["here", "there:/a", "/b"],
         &["only"],
-        &["--block-size", "1000", "a", "b"],
+        &["--lab", "block-size=1000", "a", "b"],
         &["--no-such-option", "a", "b"],
         &["--inplace", "a", "b"],
     ] {

@@ -230,7 +230,7 @@ fn a_dry_run_lists_what_would_be_removed_and_nothing_is_sent_for_a_directory_tha
 fn unfinished_files_of_the_same_transfer_do_not_keep_their_directory() {
     let world = World::new();
     world.write("src/name/large", &vec![7; 8 << 20]);
-    let mut running = start(world.cp(&["--bwlimit=256K", "--block-size=64K"]));
+    let mut running = start(world.cp(&["--bwlimit=256K", "--lab=block-size=64K"]));
     let sink = running.other_end();
     assert!(running.runs_until_written(sink, 256 << 10));
     running.signal("TERM");

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const LARGE_BYTES: usize = 12 << 20;
 /// Fast enough for a quick test, slow enough to be stopped in the middle.
-const PACE: &[&str] = &["--bwlimit", "40M", "--block-size", "256K"];
+const PACE: &[&str] = &["--bwlimit", "40M", "--lab", "block-size=256K"];
 const BLOCK_BYTES: u64 = 256 << 10;
 /// The most data that may be in progress when an end stops: what this pace moves in a tenth of a
 /// second. Two tenths have not been seen. All files take about a second, and some files only three
@@ -88,13 +88,13 @@ fn what_is_gone_on_with_in_smaller_blocks_is_read_back_from_storage() {
     let world = World::on_disk();
     let mut rng = Rng::new(1);
     world.write("src/large", &rng.bytes(3 * LARGE_BYTES));
-    let mut stopped = start(world.cp(&["--bwlimit", "40M", "--block-size", "4M"]));
+    let mut stopped = start(world.cp(&["--bwlimit", "40M", "--lab", "block-size=4M"]));
     let sink = stopped.other_end();
     assert!(stopped.runs_until_written(sink, LARGE_BYTES as u64), "over before stopped");
     stopped.signal("TERM");
     stopped.end().expect(9);
     wait_until_gone(sink);
-    let ended = run(world.cp(&["--block-size", "64K", "--verify", "media"])).expect(0);
+    let ended = run(world.cp(&["--lab", "block-size=64K", "--verify", "media"])).expect(0);
     assert!(ended.count("bytes_skipped") >= 4 << 20, "{ended:?}");
     assert_identical(&world.source(), &world.target());
     tree::assert_nothing_left_over(&world.target());
@@ -115,7 +115,7 @@ fn fill(rng: &mut Rng, world: &World) -> u64 {
 /// Asserts that the same command sends what is missing, and nothing else.
 fn resumes(world: &World, total: u64) -> Ended {
     let done = Done::at(&world.target());
-    let ended = run(world.cp(&["--block-size", "256K"])).expect(0);
+    let ended = run(world.cp(&["--lab", "block-size=256K"])).expect(0);
     let sent = ended.count("bytes_sent");
     let missing = total - done.final_bytes - done.recorded_bytes;
     assert_eq!(sent, missing, "of {total} there were {done:?}: {ended:?}");
@@ -191,9 +191,9 @@ impl Waiting {
     }
 
     fn command(source: &FaultFs, sink: &FaultFs) -> Command {
-        let mut command = lads(&["--block-size", "256K", "--source-io", "buffered"]);
+        let mut command = lads(&["--lab", "block-size=256K", "--source", "io=buffered"]);
         // No read is shorter than a block, as reads of slow tracks are otherwise.
-        command.args(["--schedule", "layout"]);
+        command.args(["--lab", "schedule=layout"]);
         command.arg(format!("{}/", source.path("").display())).arg(sink.path("dst"));
         command
     }
@@ -237,7 +237,7 @@ fn what_was_told_as_done_is_not_sent_again() {
     let stopped = stopped.end().expect(9);
     wait_until_gone(sink);
     assert!(stopped.count("bytes_done") > 0, "{stopped:?}");
-    let ended = run(world.cp(&["--block-size", "256K"])).expect(0);
+    let ended = run(world.cp(&["--lab", "block-size=256K"])).expect(0);
     sends_nothing_again(&stopped, &ended);
 }
 
@@ -289,7 +289,7 @@ fn a_dead_peer_is_noticed() {
     assert!(running.runs_until_written(sink, 1 << 20));
     send_signal(sink, "STOP");
     let lost = notices_silence(running, sink);
-    let ended = run(world.cp(&["--block-size", "256K"])).expect(0);
+    let ended = run(world.cp(&["--lab", "block-size=256K"])).expect(0);
     assert_eq!(ended.count("files_failed"), 0);
     sends_nothing_again(&lost, &ended);
 }
@@ -420,7 +420,7 @@ fn a_second_identical_command_is_refused_while_the_first_runs() {
     let world = World::new();
     fill(&mut Rng::new(3), &world);
     // It takes longer than the second command waits for the first to end.
-    let mut first = start(world.cp(&["--bwlimit", "10M", "--block-size", "256K"]));
+    let mut first = start(world.cp(&["--bwlimit", "10M", "--lab", "block-size=256K"]));
     let sink = first.other_end();
     assert!(first.runs_until_written(sink, 2 << 20));
     run(world.cp(&[])).expect(12).says(&["running already"]).within(Duration::from_secs(2));

@@ -10,8 +10,12 @@ use std::path::{Path, PathBuf};
 
 /// The buffers of both ends have 1 MiB, so most of this must be staged.
 const SOURCE_BYTES: usize = 12 << 20;
-const OPTIONS: [&str; 4] =
-    ["--block-size=64K", "--buffers=1M", "--layout=synthetic:osts=4", "--sink-io=buffered"];
+const OPTIONS: [&str; 4] = [
+    "--lab=block-size=64K",
+    "--buffers=1M",
+    "--source=layout=synthetic:osts=4",
+    "--sink=layout=synthetic:osts=4,io=buffered",
+];
 
 /// Both ends keep the same promises.
 const SIDES: [&str; 2] = ["source", "sink"];
@@ -48,7 +52,7 @@ impl Bench {
 
     fn start(&self, at: &str, options: &[&str]) -> Running {
         let mut command = lads(&OPTIONS);
-        command.args(options).args(["--stage-at", at, "--stage"]).arg(self.stage());
+        command.args(options).arg(format!("--{at}=stage={}", self.stage().display()));
         command.arg(self.world.source_contents()).arg(self.sink.path("dst"));
         start(command)
     }
@@ -113,7 +117,8 @@ fn what_the_sink_has_no_room_for_waits_in_the_stage_and_arrives_whole() {
 fn a_stage_takes_up_no_more_than_it_may() {
     for at in SIDES {
         let Some(bench) = Bench::new(false) else { return };
-        let running = bench.start(at, &["--stage-size=2M"]);
+        let size = format!("--{at}=stage-size=2M");
+        let running = bench.start(at, &[&size]);
         let file = wait_until_staged(&running, &bench.stage(), 2 << 20);
         let length = fs::metadata(file).unwrap().len();
         assert!(length <= 2 << 20, "{length} bytes long");
@@ -190,8 +195,8 @@ fn a_stage_that_cannot_be_made_is_told_before_anything_is_moved() {
     let world = World::new();
     world.write("src/file", b"x");
     for at in SIDES {
-        let ended = run(world.cp(&["--stage", "/nowhere/at/all", "--stage-at", at])).expect(2);
-        ended.says(&[&format!("/nowhere/at/all at the {at}"), "--stage DIR"]);
+        let ended = run(world.cp(&[&format!("--{at}=stage=/nowhere/at/all")])).expect(2);
+        ended.says(&[&format!("/nowhere/at/all at the {at}"), &format!("--{at} stage=DIR")]);
         assert!(!world.path("dst/file").exists());
     }
 }

@@ -51,7 +51,7 @@ impl Bench {
 
     fn cp(&self, options: &[&str]) -> Command {
         let mut command = lads(options);
-        command.args([AS_RSYNC, "--block-size", "64K"]);
+        command.args([AS_RSYNC, "--lab", "block-size=64K"]);
         command.arg(format!("{}/", self.source().display())).arg(self.target());
         command
     }

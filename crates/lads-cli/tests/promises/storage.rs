@@ -61,7 +61,7 @@ impl Bench {
     fn cp(&self, options: &[&str]) -> std::process::Command {
         let mut command = lads(options);
         command.arg(AS_RSYNC);
-        command.args(["--block-size", "64K"]);
+        command.args(["--lab", "block-size=64K"]);
         command.arg(format!("{}/", self.source().display())).arg(self.target());
         command
     }
@@ -156,7 +156,7 @@ fn an_attribute_that_may_not_be_read_is_told() {
 #[test]
 fn a_file_that_could_not_be_prepared_leaves_nothing_over() {
     // Reserved space already has the right length, so there is nothing to lengthen.
-    for (call, options) in [("truncate", &["--no-preallocate"][..]), ("fallocate", &[])] {
+    for (call, options) in [("truncate", &["--sink=preallocate=no"][..]), ("fallocate", &[])] {
         let Some(bench) = Bench::new(At::Sink) else { return };
         bench.write("large", &Rng::new(1).bytes(300_000));
         bench.storage.command(&format!("fail {call} EIO"));
@@ -275,7 +275,7 @@ fn what_cannot_be_written_is_told_with_its_place() {
         bench.write(name, &Rng::new(1).bytes(if name == "large" { 300_000 } else { 10 }));
     }
     bench.storage.command("fail write ENOSPC from=3 path=*.part");
-    let ended = run(bench.cp(&["--sink-io", "buffered", "--streams", "1"]));
+    let ended = run(bench.cp(&["--sink", "io=buffered", "--streams", "1"]));
     let issues = ended.events_of("issue");
     let issue = issues.iter().find(|issue| issue["block_offset"].is_u64()).unwrap();
     assert_eq!(ended.code, Some(6), "{ended:?}");
@@ -315,7 +315,7 @@ fn a_file_of_one_block_that_changes_while_it_is_read_is_read_again() {
     let (before, after) = (Rng::new(1).bytes(50_000), Rng::new(2).bytes(50_000));
     bench.write("small", &before);
     bench.storage.command("short read path=small nth=1\nhang read path=small nth=2");
-    let running = start(bench.cp(&["--source-io", "buffered"]));
+    let running = start(bench.cp(&["--source", "io=buffered"]));
     bench.storage.wait_for_fault("hang");
     // Write past the mount, because a call hangs on it.
     fs::write(bench.world.path("storage.below/src/small"), &after).unwrap();
@@ -334,9 +334,9 @@ fn short_reads_and_writes_change_nothing() {
             grow(&mut rng, &bench.source(), &Scale::SMALL);
             bench.write("large", &rng.bytes(1 << 20));
             bench.storage.command(&format!("short read,write percent=60 seed={seed}"));
-            let uncached = ["--source-io", "uncached", "--sink-io", "uncached"];
+            let uncached = ["--source", "io=uncached", "--sink", "io=uncached"];
             let ways: [&[&str]; 4] =
-                [&[], &["--verify", "media"], &["--sink-io", "direct"], &uncached];
+                [&[], &["--verify", "media"], &["--sink", "io=direct"], &uncached];
             let ended = run(bench.cp(ways[rng.below(ways.len())])).expect(0);
             assert!(!bench.storage.log().is_empty(), "nothing was short");
             assert_eq!(ended.count("blocks_resent"), 0, "{ended:?}");
@@ -354,8 +354,8 @@ fn a_file_is_read_back_though_all_that_was_granted_waits_to_be_written() {
     // The only I/O thread is about to read back the first file, so later blocks have to wait for
     // it.
     bench.storage.command("delay write 20\nhang fsync nth=1 path=*.part");
-    let memory = ["--sink-buffers", "256K", "--sink-threads", "1"];
-    let rest = ["--verify", "media", "--no-journal", "--progress=1"];
+    let memory = ["--sink", "buffers=256K", "--sink", "threads=1"];
+    let rest = ["--verify", "media", "--lab=journal=no", "--progress=1"];
     let running = start(bench.cp(&[memory.as_slice(), &rest].concat()));
     bench.storage.wait_for_fault("hang");
     wait_for("three more files, for four buffers", || {

@@ -166,17 +166,13 @@ fn with_checksum_any_layout_and_any_memory_gives_the_same() {
         ["local", "synthetic:osts=5,stripe_size=128K,stripe_count=2"],
     ];
     for [source, sink] in layouts {
-        for rest in
-            [&["--schedule", "file"][..], &["--stage-at", "sink"], &["--stage-at", "source"]]
-        {
-            let stage = world.path("stage").display().to_string();
-            fs::create_dir_all(&stage).unwrap();
-            let mut options = vec!["-c", "--source-layout", source, "--sink-layout", sink];
-            options.extend(["--block-size", "64K", "--buffers", "2M", "--threads", "2"]);
-            options.extend(rest);
-            if rest[0] == "--stage-at" {
-                options.extend(["--stage", &stage]);
-            }
+        let stage = world.path("stage");
+        fs::create_dir_all(&stage).unwrap();
+        let staged_at = |end| format!("--{end}=stage={}", stage.display());
+        for rest in ["--lab=schedule=file".to_owned(), staged_at("sink"), staged_at("source")] {
+            let source = format!("--source=layout={source},threads=2");
+            let sink = format!("--sink=layout={sink},threads=2");
+            let options = ["-c", &source, &sink, "--lab=block-size=64K", "--buffers=2M", &rest];
             let ended = run(world.cp(&options)).expect(0);
             assert_eq!((ended.count("files_moved"), ended.count("files_compared")), (1, 5));
             assert_identical(&world.source(), &world.target());
@@ -190,7 +186,7 @@ fn an_interrupted_comparison_goes_on_and_moves_what_differs() {
     let world = damaged();
     world.write("src/zlong", &Rng::new(3).bytes(8 << 20));
     world.write("dst/zlong", &Rng::new(4).bytes(8 << 20));
-    let options = ["-c", "--bwlimit", "4M", "--block-size", "64K"];
+    let options = ["-c", "--bwlimit", "4M", "--lab", "block-size=64K"];
     let mut stopped = start(world.cp(&options));
     let sink = stopped.other_end();
     assert!(stopped.runs_until_written(sink, 1 << 20), "over before stopped");
@@ -198,7 +194,7 @@ fn an_interrupted_comparison_goes_on_and_moves_what_differs() {
     let stopped = stopped.end().expect(9);
     wait_until_gone(sink);
     assert_eq!(stopped.count("files_moved") == 0, verified(&stopped) == "none", "{stopped:?}");
-    let ended = run(world.cp(&["-c", "--block-size", "64K"])).expect(0);
+    let ended = run(world.cp(&["-c", "--lab", "block-size=64K"])).expect(0);
     assert_eq!(stopped.count("files_moved") + ended.count("files_moved"), 2);
     assert!(ended.count("bytes_sent") < 11 << 20, "it goes on: {ended:?}");
     assert_identical(&world.source(), &world.target());
@@ -247,7 +243,7 @@ fn same_file_with(storage: &str) -> Option<(World, FaultFs)> {
 }
 
 /// Options to compare one block after the other.
-const IN_TURN: &[&str] = &["--threads", "1", "--block-size", "1M"];
+const IN_TURN: &[&str] = &["--source=threads=1", "--sink=threads=1", "--lab=block-size=1M"];
 
 #[test]
 fn what_is_changed_at_the_sink_after_it_was_compared_is_not_said_to_be_the_same() {

@@ -1,4 +1,4 @@
-//! `--source-io uncached` and `--sink-io uncached` leave nothing in the page cache, and a file
+//! `--source io=uncached` and `--sink io=uncached` leave nothing in the page cache, and a file
 //! system that does not take them makes no transfer fail.
 
 use crate::world::{Rng, World, assert_identical, not_tried, run};
@@ -35,7 +35,8 @@ fn world_not_cached() -> Option<World> {
 fn what_is_read_and_written_uncached_does_not_stay_in_the_page_cache() {
     for mode in ["uncached", "buffered"] {
         let Some(world) = world_not_cached() else { return };
-        run(world.cp(&["--source-io", mode, "--sink-io", mode])).expect(0);
+        let [source, sink] = ["source", "sink"].map(|end| format!("--{end}=io={mode}"));
+        run(world.cp(&[&source, &sink])).expect(0);
         for end in [world.source(), world.target()] {
             for name in ["large", "small"] {
                 let path = end.join(name);
@@ -55,7 +56,7 @@ fn a_file_system_that_does_not_take_uncached_io_is_told_of_once_at_each_end() {
     for number in 0..20 {
         world.write(format!("src/{number}"), &Rng::new(number).bytes(LENGTH / 8));
     }
-    let ended = run(world.cp(&["--source-io", "uncached", "--sink-io", "uncached"])).expect(0);
+    let ended = run(world.cp(&["--source", "io=uncached", "--sink", "io=uncached"])).expect(0);
     assert_identical(&world.source(), &world.target());
     let notices = ended.events_of("notice");
     if notices.is_empty() {

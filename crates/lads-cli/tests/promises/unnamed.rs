@@ -111,8 +111,8 @@ fn each_gets_its_only_name_by_a_link() {
 fn what_an_attempt_with_shorter_blocks_has_left_is_removed() {
     let world = World::new();
     world.write("src/file", &Rng::new(1).bytes(900_000));
-    for options in [&[][..], &["--no-journal"]] {
-        let pace = ["--block-size", "64K", "--bwlimit", "256K"];
+    for options in [&[][..], &["--lab=journal=no"]] {
+        let pace = ["--lab", "block-size=64K", "--bwlimit", "256K"];
         let mut running = start(world.cp(&[&pace, options].concat()));
         let sink = running.other_end();
         assert!(running.runs_until_written(sink, 128 << 10), "over before it was killed");
@@ -149,7 +149,7 @@ fn they_get_the_mode_and_the_acl_that_longer_files_get() {
         }
         for options in [&[][..], &["--no-perms"], &["--no-xattrs"], &["--no-perms", "--no-xattrs"]]
         {
-            let cp = world.cp(&[options, &["--block-size", "64K", "-I"]].concat());
+            let cp = world.cp(&[options, &["--lab", "block-size=64K", "-I"]].concat());
             run(mounted.command(&cp)).expect(0);
             for mode in MODES {
                 let [short, long] = ["short", "long"]

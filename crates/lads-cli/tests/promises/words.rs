@@ -85,7 +85,7 @@ fn a_limit_that_binds_is_blamed_and_not_storage() {
     let shell = world.fake_shell(RUN_HERE);
     let source = world.source_contents();
     let moved = |limit: &str, mut command: Command, from: &str, to: &str| {
-        command.args(["--bwlimit", limit, "--block-size", "64K", from, to]);
+        command.args(["--bwlimit", limit, "--lab", "block-size=64K", from, to]);
         run(command).expect(0)
     };
     let target = |name: &str| world.path(name).display().to_string();
@@ -93,7 +93,7 @@ fn a_limit_that_binds_is_blamed_and_not_storage() {
         moved("8M", lads::<&str>(&[]), &source, &target("one")),
         moved("8M", there(&shell), &source, &format!("there:{}", target("two"))),
         moved("8M", there(&shell), &format!("there:{source}"), &target("three")),
-        moved("8M", lads(&["--source-threads", "1"]), &source, &target("four")),
+        moved("8M", lads(&["--source", "threads=1"]), &source, &target("four")),
     ];
     for ended in limited {
         assert_eq!(ended.summary()["bottleneck"], "limit", "{ended:?}");

@@ -72,7 +72,7 @@ pub(crate) fn check_output(options: &Options) -> Result<(), Fatal> {
         () if options.deletion.is_some() => "--delete",
         () if options.removes_sources => "--remove-source-files",
         () if options.verify == Verify::Media => "--verify media",
-        () if options.stage.is_some() => "--stage",
+        () if options.stage.is_some() => "a stage",
         () => return Ok(()),
     };
     Err(Fatal::new(

@@ -22,7 +22,7 @@ pub(super) struct Opaque {
 
 /// Requests that a target should have at a time if it is a whole file system behind a network: it
 /// queues for its own disks, and the way there and back takes time. Holds only where the target is
-/// not divided into tracks (`--schedule file`).
+/// not divided into tracks (`--lab schedule=file`).
 pub(super) const OPAQUE_IN_FLIGHT_MAX: u32 = 16;
 
 const OPAQUE: [Opaque; 21] = [

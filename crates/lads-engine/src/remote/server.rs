@@ -52,7 +52,7 @@ pub struct ServerConfig {
     pub sessions_max: u32,
     /// Memory for what is to be written, in bytes, for all clients together.
     pub buffers_bytes: u64,
-    /// Where layouts are taken from: auto, or as in `lads cp --layout`.
+    /// Where layouts are taken from: auto, or as in `lads cp --source layout=SPEC`.
     pub layout: String,
 }
 
@@ -66,7 +66,7 @@ pub struct OwnServerConfig {
     pub near: PathBuf,
     /// Memory for what is to be written, in bytes.
     pub buffers_bytes: u64,
-    /// Where layouts are taken from: auto, or as in `lads cp --layout`.
+    /// Where layouts are taken from: auto, or as in `lads cp --source layout=SPEC`.
     pub layout: String,
 }
 

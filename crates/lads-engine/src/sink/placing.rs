@@ -78,7 +78,7 @@ impl SinkEnd {
         if !self.placing.has_told.swap(true, Ordering::Relaxed) {
             let path = String::from_utf8_lossy(path);
             self.board.notice(format!(
-                "the sink file system does not place every file as wished, which --place inherit \
+                "the sink file system does not place every file as wished, which --sink place=inherit \
                  would leave to it: {path}: {difference}"
             ));
         }

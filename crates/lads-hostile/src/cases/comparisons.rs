@@ -94,8 +94,8 @@ pub(super) const CASES: &[Case] = &[
     .options(&[
         "--checksum",
         "--no-owner",
-        "--sink-layout",
-        "synthetic:osts=1,latency_ms=300",
+        "--sink",
+        "layout=synthetic:osts=1,latency_ms=300",
     ]),
     of_a_source("sums_with_bytes", |peer| {
         offer_to_compare(peer)?;

@@ -116,7 +116,7 @@ pub(super) const CASES: &[Case] = &[
         peer.note_lie();
         peer.hear_listen()
     })
-    .options(&["--threads", "1001"])
+    .options(&["--sink=threads=1001", "--source=threads=1001"])
     .forging_job(b"\xe9\x07\xe9\x07", b"\xff\x7f\xff\x7f")
     .at(Opening::Employed)
     .exits(&[2]),

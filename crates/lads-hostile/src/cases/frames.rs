@@ -120,14 +120,14 @@ pub(super) const CASES: &[Case] = &[
         peer.offer(&file(1, "a", 256 << 10))?;
         send(peer, &Frame::of(1, 32 << 10, &vec![7; 64 << 10]))
     })
-    .options(&["--sink-layout", "synthetic:osts=2,stripe_size=64K,stripe_count=2"]),
+    .options(&["--sink", "layout=synthetic:osts=2,stripe_size=64K,stripe_count=2"]),
     Case::source("frame_for_another_ost", |peer| {
         let layout = peer.offer(&file(1, "a", 256 << 10))?;
         let other = 1 - layout.ost_at(0).0;
         let bytes = content_of(b"a", 64 << 10);
         send(peer, &Frame::of(1, 0, &bytes).with(|it| it.sink_ost = other))
     })
-    .options(&["--sink-layout", "synthetic:osts=2,stripe_size=64K,stripe_count=2"]),
+    .options(&["--sink", "layout=synthetic:osts=2,stripe_size=64K,stripe_count=2"]),
     Case::source("frame_for_an_ost_that_there_is_not", |peer| {
         peer.deliver(&file(1, "a", 9), 0)?;
         // Of a file that has ended no layout is known any more.
@@ -142,7 +142,7 @@ pub(super) const CASES: &[Case] = &[
         }
         Ok(())
     })
-    .options(&["--sink-layout", "synthetic:osts=1,latency_ms=300"])
+    .options(&["--sink", "layout=synthetic:osts=1,latency_ms=300"])
     .served_too(),
     Case::source("part_that_says_it_is_whole", |peer| {
         peer.offer(&file(1, "a", 256 << 10))?;

@@ -108,7 +108,7 @@ pub(super) const CASES: &[Case] = &[
             }),
         )
     })
-    .options(&["--sink-layout", "synthetic:osts=4", "--place", "same"])
+    .options(&["--sink", "layout=synthetic:osts=4", "--sink", "place=same"])
     .exits(HARMLESS),
 ];
 

@@ -13,7 +13,7 @@ use lads_core::room::Lot;
 use lads_core::units::{EntryId, OstId};
 use std::collections::HashMap;
 
-/// Blocks of every case, in bytes: what `--block-size` says in [`crate::trial`].
+/// Blocks of every case, in bytes: the value of `block-size` in [`crate::trial`].
 pub const BLOCK_BYTES: usize = 64 << 10;
 
 /// Frames that an honest sink has room for.

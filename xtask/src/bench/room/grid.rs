@@ -59,7 +59,8 @@ impl Options {
     }
 
     fn point(threads: u32, streams: u32, block_mib: u32) -> Self {
-        let text = format!("--threads {threads} --streams {streams} --block-size {block_mib}M");
+        let ends = format!("--source threads={threads} --sink threads={threads}");
+        let text = format!("{ends} --streams {streams} --lab block-size={block_mib}M");
         Self::of(&text)
     }
 }
@@ -291,7 +292,7 @@ fn bytes_done(events: &[u8]) -> Result<f64> {
 /// The orders in which blocks are read, with blocks as usual and long ones.
 fn orders() -> Vec<Options> {
     let all = ["none", "loose", "serial"].into_iter().flat_map(|order| {
-        ["1M", "8M"].map(|block| Options::of(&format!("--order {order} --block-size {block}")))
+        ["1M", "8M"].map(|block| Options::of(&format!("--lab order={order},block-size={block}")))
     });
     all.collect()
 }

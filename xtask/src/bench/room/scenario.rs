@@ -117,9 +117,9 @@ impl Stage {
             .lads
             .iter()
             .map(|Entry { line, at, options }| {
-                let stage = format!("--stage={}", notes.join("").display());
-                let said = |option| if option == STAGE { stage.as_str() } else { option };
-                let options: Vec<&str> = options.iter().map(|it| said(it.as_str())).collect();
+                let stage = notes.join("").display().to_string();
+                let options: Vec<_> = options.iter().map(|it| it.replace(STAGE, &stage)).collect();
+                let options: Vec<&str> = options.iter().map(String::as_str).collect();
                 peers::lads(lads, line, at.as_deref(), &options)
             })
             .collect();
@@ -226,9 +226,14 @@ fn entry(line: &str, at: Option<&str>, options: &[&str]) -> Entry {
 
 /// LADS with this schedule and these numbers of threads.
 fn threads(schedule: &str, counts: &[&str]) -> Vec<Entry> {
-    let line = format!("LADS, --schedule {schedule}");
-    let options = |count| ["--schedule", schedule, "--threads", count];
-    counts.iter().map(|&count| entry(&line, Some(count), &options(count))).collect()
+    let line = format!("LADS, --lab schedule={schedule}");
+    let lab = format!("--lab=schedule={schedule}");
+    let ends = |count: &str| ["source", "sink"].map(|end| format!("--{end}=threads={count}"));
+    let one = |&count: &&str| {
+        let [source, sink] = ends(count);
+        entry(&line, Some(count), &[&lab, &source, &sink])
+    };
+    counts.iter().map(one).collect()
 }
 
 fn both_schedules(counts: &[&str]) -> Vec<Entry> {
@@ -372,11 +377,15 @@ const SINK_BUFFERS: [&str; 3] = ["9M", "32M", "256M"];
 
 fn fig9() -> Scenario {
     let varied = |option: &str, sizes: &[&'static str]| -> Vec<Entry> {
-        let options = |size| ["--threads", "8", "--block-size", "256K", option, size];
-        sizes.iter().map(|&size| entry("LADS", Some(size), &options(size))).collect()
+        let general = ["--source=threads=8", "--sink=threads=8", "--lab=block-size=256K"];
+        let one = |&size: &&'static str| {
+            let memory = format!("{option}={size}");
+            entry("LADS", Some(size), &[&general[..], &[&memory]].concat())
+        };
+        sizes.iter().map(one).collect()
     };
-    let source = varied("--source-buffers", &SOURCE_BUFFERS);
-    let sink = varied("--sink-buffers", &SINK_BUFFERS);
+    let source = varied("--source=buffers", &SOURCE_BUFFERS);
+    let sink = varied("--sink=buffers", &SINK_BUFFERS);
     let both = varied("--buffers", &SINK_BUFFERS);
     let alone = |name, lads| Stage { rivals: Rivals::No, ..stage(name, lads_storage(), BIG, lads) };
     let throughput = Quantity::Throughput;
@@ -435,8 +444,8 @@ fn fig10() -> Scenario {
     }
 }
 
-/// A placeholder in the options of an entry, for `--stage` with a directory on this machine's disk.
-const STAGE: &str = "--stage";
+/// Placeholder in the options of an entry for a directory on this machine's disk.
+const STAGE: &str = "{stage}";
 
 /// The rates of the OSTs of source and sink. The sink is faster than the source, except when it is
 /// congested.
@@ -446,9 +455,12 @@ fn fig11() -> Scenario {
     const MEMORY: &str = "LADS, memory at the sink";
     const FLASH: &str = "LADS, 32 MiB, and a stage at the source";
     let waits = |size: &&'static str| {
-        let memory = ["--source-buffers", "32M", "--sink-buffers", size];
-        let flash = ["--buffers", "32M", STAGE, "--stage-size", size];
-        [entry(MEMORY, Some(size), &memory), entry(FLASH, Some(size), &flash)]
+        let memory = format!("--sink=buffers={size}");
+        let flash = format!("--source=stage={STAGE},stage-size={size}");
+        [
+            entry(MEMORY, Some(size), &["--source=buffers=32M", &memory]),
+            entry(FLASH, Some(size), &["--buffers=32M", &flash]),
+        ]
     };
     let small = entry(MEMORY, Some("32M"), &["--buffers", "32M"]);
     let [source, sink] = OST_RATES.map(|rate| Storage {
@@ -667,7 +679,7 @@ fn spider() -> Scenario {
     let data = DataSet::Spider { files: 300, bytes: 192 * MIB, seed: 1 };
     let entries = vec![
         entry("LADS", None, &[]),
-        entry("LADS, --schedule file", None, &["--schedule", "file"]),
+        entry("LADS, --lab schedule=file", None, &["--lab", "schedule=file"]),
     ];
     Scenario {
         name: "spider",

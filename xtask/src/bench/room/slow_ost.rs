@@ -34,8 +34,8 @@ const LOOK: Duration = Duration::from_secs(4);
 
 /// The amounts of memory at the sink, and the options that set them.
 const OPTIONS: [(&str, &[&str]); 2] = [
-    ("32 MiB at the sink", &["--place", "spread", "--sink-buffers", "32M"]),
-    ("nothing said", &["--place", "spread"]),
+    ("32 MiB at the sink", &["--sink", "place=spread", "--sink", "buffers=32M"]),
+    ("nothing said", &["--sink", "place=spread"]),
 ];
 
 /// Lets LADS write with and without a slow OST, in turn.

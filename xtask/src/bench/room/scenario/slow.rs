@@ -11,11 +11,11 @@ pub(super) fn congestion() -> Scenario {
     let many = through(many_osts(320, "COUNT=4 DWELL=1.5 RATE=2500000"));
     let run = lads_beside;
     let by_layout = |mut stage: Stage| {
-        stage.lads.push(entry("LADS, --schedule layout", None, &["--schedule", "layout"]));
+        stage.lads.push(entry("LADS, --lab schedule=layout", None, &["--lab", "schedule=layout"]));
         stage
     };
     let beside_plain = |mut stage: Stage| {
-        stage.lads.push(entry("LADS, --place-extents 0", None, &["--place-extents", "0"]));
+        stage.lads.push(entry("LADS, --lab place-extents=0", None, &["--lab", "place-extents=0"]));
         stage
     };
     // A metadata server that takes 5 ms for a call that sets a layout or adds to it, or for every
@@ -25,7 +25,7 @@ pub(super) fn congestion() -> Scenario {
     let busy = (Storage { metadata_latency_micros: 5_000, ..storage }, files, slow);
     let placed = |name, bed| Stage {
         is_placed: true,
-        lads: vec![entry("LADS, --place spread", None, &["--place", "spread"])],
+        lads: vec![entry("LADS, --sink place=spread", None, &["--sink", "place=spread"])],
         ..run(name, bed, [false, true])
     };
     let in_four = |name, (storage, files, slow): Bed, ends| {
@@ -39,7 +39,7 @@ pub(super) fn congestion() -> Scenario {
                 OSTs of 25 MB/s and 160 files \
                 of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
                 four. Files of the sink grow over its OSTs extent by extent, but with \
-                --place-extents 0. Where files are placed in turn at the sink, the bound has to \
+                --lab place-extents=0. Where files are placed in turn at the sink, the bound has to \
                 write them there, too.",
         stages: vec![
             beside_plain(run("8 OSTs, clear", eight, [false, false])),
