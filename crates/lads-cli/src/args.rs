@@ -10,6 +10,7 @@ mod config;
 mod deploy;
 mod ends;
 mod imbalance;
+mod ls;
 mod mpi;
 mod processors;
 mod rfs;
@@ -17,9 +18,9 @@ mod settings;
 mod text;
 mod threshold;
 
-use crate::refusals;
+use crate::{refusals, there};
 use clap::builder::ValueHint;
-use clap::{Arg, ArgAction, Args, Command, ValueEnum};
+use clap::{Arg, ArgAction, Args, Command, ValueEnum, value_parser};
 use lads_core::placement::Place;
 use lads_core::schedule::Policy;
 use lads_core::sizes;
@@ -36,6 +37,7 @@ pub(crate) use deploy::DeployArgs;
 use ends::EndsArgs;
 pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
+pub(crate) use ls::LsArgs;
 pub(crate) use mpi::{DoctorArgs, MpiEnvArgs, ShimArgs};
 use processors::ProcessorArgs;
 pub(crate) use rfs::{ReplayArgs, ServeFilesArgs};
@@ -58,6 +60,22 @@ pub(crate) fn offered_command() -> Command {
 }
 
 fn with_copy(copy_command: Command) -> Command {
+    let command = with_all(copy_command);
+    // Given by LADS on another host that runs the command here.
+    let expands = |command: Command| {
+        command.arg(Arg::new(EXPAND).long(EXPAND).action(ArgAction::SetTrue).hide(true))
+    };
+    command.mut_subcommands(|it| match there::is_command(it.get_name()) {
+        true => expands(it),
+        false => it,
+    })
+}
+
+/// Hidden option of commands that run on the host of their paths: patterns and `~` in paths are
+/// expanded, and colons are parts of names.
+pub(crate) const EXPAND: &str = "expand-paths";
+
+fn with_all(copy_command: Command) -> Command {
     Command::new("lads")
         .version(&**text::VERSION)
         .about("Moves large data sets between parallel file systems")
@@ -69,6 +87,7 @@ fn with_copy(copy_command: Command) -> Command {
         .disable_help_subcommand(true)
         .subcommand(copy_command)
         .subcommand(check::command())
+        .subcommand(ls::command())
         .subcommand(
             LayoutArgs::augment_args(Command::new("layout"))
                 .about("Shows which storage target holds which part of a file"),
@@ -112,6 +131,12 @@ fn with_copy(copy_command: Command) -> Command {
             Command::new("serve")
                 .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
                 .arg(Arg::new("job").value_name("JOB"))
+                .hide(true),
+        )
+        .subcommand(
+            Command::new("complete")
+                .about("Prints the paths on another host that begin with a word host:path")
+                .arg(Arg::new("word").required(true).value_parser(value_parser!(OsString)))
                 .hide(true),
         )
         .subcommand(
@@ -490,8 +515,15 @@ pub(crate) struct CopyArgs {
     /// once. The data is neither encrypted nor protected in transit: an attacker who controls the
     /// network between the hosts can read and change it. With --tunnel, ssh protects everything, at
     /// a lower rate.
-    #[arg(long, help_heading = NETWORK)]
+    #[arg(long, help_heading = NETWORK, overrides_with = "no_tunnel")]
     pub(crate) tunnel: bool,
+
+    /// Fail if the port for data is blocked, instead of sending data through ssh
+    ///
+    /// By default, if no data connection opens within 2 s, a notice is printed and the transfer
+    /// continues as with --tunnel, except if SRC or DST is a pipe.
+    #[arg(long, help_heading = NETWORK, overrides_with = "tunnel")]
+    pub(crate) no_tunnel: bool,
 
     /// Time to wait for the first reply
     ///
@@ -566,13 +598,13 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) processors: ProcessorArgs,
 
-    /// Print short help, if given without paths; --help prints all
+    /// Print short help, if given without paths
     ///
     /// With paths, it has rsync's meaning: human-readable numbers, which lads always prints.
-    #[arg(short = 'h')]
+    #[arg(short = 'h', hide_long_help = true)]
     pub(crate) help_short: bool,
 
-    /// Print the full help
+    /// Print all options; -h prints the most important ones
     #[arg(long, action = ArgAction::HelpLong)]
     pub(crate) help: Option<bool>,
 }

@@ -2,7 +2,8 @@
 //! about other hosts.
 //!
 //! The generated scripts offer local files for each path. A word with a colon before any slash
-//! names a path on another host (`host:path`), where local names are wrong: nothing is offered.
+//! names a path on another host (`host:path`): paths there are offered, if the host can be reached
+//! without a question to the user and has LADS.
 
 use crate::args::{self, CompletionsArgs};
 use anyhow::{Context, Result};
@@ -11,7 +12,8 @@ use std::io::{self, Write};
 
 /// Commands whose paths may be on another host. The scripts below name the same.
 #[cfg(test)]
-const WITH_HOSTS: [&str; 4] = ["cp", "check", "bench", "mpi"];
+const WITH_HOSTS: [&str; 9] =
+    ["cp", "check", "bench", "ls", "layout", "osts", "probe", "clean", "mpi"];
 
 /// Replaces the completion function. readline breaks words at colons, so the word is taken from
 /// the line.
@@ -21,15 +23,21 @@ _lads_is_remote() {
     line=${line//\\?/_}
     local word=${line##*[[:space:]]}
     case "${COMP_WORDS[1]}" in
-        cp | check | bench | mpi) [[ "$word" == [!:/]*:* && "${word%%:*}" != */* ]] ;;
+        cp | check | bench | ls | layout | osts | probe | clean | mpi) [[ "$word" == [!:/]*:* && "${word%%:*}" != */* ]] ;;
         *) return 1 ;;
     esac
 }
 
 _lads_with_hosts() {
     if _lads_is_remote; then
-        COMPREPLY=()
-        compopt +o default +o bashdefault
+        local line=${COMP_LINE:0:COMP_POINT}
+        line=${line//\\ /$'\001'}
+        local word=${line##*[[:space:]]}
+        word=${word//$'\001'/ }
+        local IFS=$'\n'
+        COMPREPLY=( $(command lads complete "$word" 2>/dev/null) )
+        [[ "$COMP_WORDBREAKS" == *:* ]] && COMPREPLY=( "${COMPREPLY[@]#*:}" )
+        compopt +o default +o bashdefault -o filenames -o nospace
     else
         _lads "$@"
     fi
@@ -45,18 +53,23 @@ fi
 /// Completes paths in place of zsh's own function.
 const ZSH: &str = r#"
 _lads_paths() {
-    [[ "$words[1]" == (cp|check|bench) && "$PREFIX" == [^:/]*:* && "${PREFIX%%:*}" != */* ]] ||
+    if [[ "$words[1]" == (cp|check|bench|ls|layout|osts|probe|clean) ]] &&
+        [[ "$PREFIX" == [^:/]*:* && "${PREFIX%%:*}" != */* ]]; then
+        local -a found=(${(f)"$(command lads complete "${(Q)PREFIX}" 2>/dev/null)"})
+        compadd -S '' -- $found
+    else
         _files
+    fi
 }
 "#;
 
 /// Switches files off for such words.
 const FISH: &str = r#"
 function __fish_lads_is_remote
-    __fish_lads_using_subcommand cp check bench mpi
+    __fish_lads_using_subcommand cp check bench ls layout osts probe clean mpi
     and string match -qr '^[^/:]+:' -- (commandline -ct)
 end
-complete -c lads -n __fish_lads_is_remote -f
+complete -c lads -n __fish_lads_is_remote -f -a '(command lads complete (commandline -ct) 2>/dev/null)'
 "#;
 
 /// Prints completions for a shell.

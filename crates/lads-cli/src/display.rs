@@ -373,7 +373,9 @@ impl<'a> Display<'a> {
             let Retry { attempt, message: reason, wait } = retry;
             let (reason, wait) = (style::indented(&message(reason)), sizes::span(*wait));
             self.tell(&format!("lads: {reason}"));
-            self.tell(&format!("lads: attempt {attempt} begins in {wait}"));
+            if !retry.wait.is_zero() {
+                self.tell(&format!("lads: attempt {attempt} begins in {wait}"));
+            }
         }
         self.out.flush();
         (self.issues, self.differences) = (IssueCount::default(), Differences::default());

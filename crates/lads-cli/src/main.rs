@@ -13,6 +13,7 @@ mod front;
 mod imbalance;
 mod layouts;
 mod lists;
+mod ls;
 mod man;
 mod mpi;
 mod osts;
@@ -30,10 +31,11 @@ mod there;
 use anyhow::Context as _;
 use args::{
     CleanArgs, CompletionsArgs, ConfigArgs, DeployArgs, DoctorArgs, ImbalanceArgs, LayoutArgs,
-    ManArgs, MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
+    LsArgs, ManArgs, MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
 use lads_sys::Standard;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -42,7 +44,9 @@ use std::process::ExitCode;
 const EXIT_UNREAD: u8 = 141;
 
 /// Commands whose result is their output.
-const PRINTING: [&str; 12] = [
+const PRINTING: [&str; 14] = [
+    "ls",
+    "complete",
     "layout",
     "osts",
     "probe",
@@ -72,7 +76,12 @@ fn main() -> ExitCode {
     panic::end_the_process();
     signals::outlive_file_size_limit();
     let words: Vec<_> = std::env::args_os().collect();
-    let matches = config::matches(words.clone());
+    let mut matches = config::matches(words.clone());
+    match there::expanded(&words, &matches) {
+        Ok(None) => {}
+        Ok(Some(words)) => matches = config::matches(words),
+        Err((code, text)) => return exit(Err(anyhow::anyhow!(text)), code),
+    }
     let prints = matches.subcommand_name().is_some_and(|name| PRINTING.contains(&name));
     if prints && Standard::Output.was_closed() {
         complain("cannot write to standard output: it is closed");
@@ -86,6 +95,7 @@ fn run(matches: &ArgMatches) -> ExitCode {
     match matches.subcommand() {
         Some(("cp", matches)) => copy::run(matches),
         Some(("check", matches)) => check::run(matches),
+        Some(("ls", matches)) => shown(ls::run(&parsed::<LsArgs>(matches))),
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),
         Some(("osts", matches)) => shown(osts::run(&parsed::<OstsArgs>(matches))),
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
@@ -133,6 +143,10 @@ fn run(matches: &ArgMatches) -> ExitCode {
             let version = args::command().render_version();
             let outcome = io::stdout().write_all(version.as_bytes());
             printed(outcome.map_err(Into::into), lads_engine::ExitCode::Other)
+        }
+        Some(("complete", matches)) => {
+            let word = matches.get_one::<OsString>("word").expect("it is required");
+            printed(there::complete(word), lads_engine::ExitCode::Other)
         }
         Some(("man", matches)) => {
             exit(man::write_pages(&parsed::<ManArgs>(matches)), lads_engine::ExitCode::Other)

@@ -117,6 +117,7 @@ mod tests {
         let commands = [
             "cp",
             "check",
+            "ls",
             "layout",
             "osts",
             "probe",

@@ -11,7 +11,9 @@ use lads_core::issue::Side;
 use lads_core::placement::Place;
 use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
-use lads_engine::{BUFFERS_BYTES, IoMode, Job, Listing, Location, Options, RemoteShell, Stderr};
+use lads_engine::{
+    BUFFERS_BYTES, IoMode, Job, Listing, Location, Options, RemoteShell, Stderr, Tunnel,
+};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -43,7 +45,11 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         command: RemoteShell::words(&args.rsh).map_err(|error| anyhow!("--rsh {error}"))?,
         lads: args.remote_lads.clone(),
         deploys: !args.no_deploy,
-        tunnel: args.tunnel,
+        tunnel: match (args.tunnel, args.no_tunnel) {
+            (true, _) => Tunnel::Always,
+            (false, true) => Tunnel::Never,
+            (false, false) => Tunnel::IfBlocked,
+        },
         data_address: args.data_address.clone(),
         ports: args.ports,
         connect_timeout_seconds: args.connect_timeout,

@@ -1,6 +1,7 @@
 //! Commands about storage on another host: LADS runs there, and its output is printed here.
 
-use crate::{args, complain, config, not_started};
+use crate::args::EXPAND;
+use crate::{args, complain, config, ls, not_started};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ArgMatches;
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, deploy};
@@ -11,13 +12,19 @@ use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 
 /// Names of the commands and of their operands.
-const COMMANDS: [(&str, &str); 5] = [
+const COMMANDS: [(&str, &str); 6] = [
+    ("ls", "paths"),
     ("layout", "paths"),
     ("osts", "path"),
     ("probe", "path"),
     ("clean", "directory"),
     ("bench", "paths"),
 ];
+
+/// Reports whether a command can run on the host of its operands.
+pub(crate) fn is_command(name: &str) -> bool {
+    COMMANDS.iter().any(|(command, _)| *command == name)
+}
 
 /// First words of the deployment script if LADS is missing, and if it cannot be started.
 const COMPLAINTS: [&[u8]; 2] = [b"LADS-NEED", b"LADS-FAIL"];
@@ -28,9 +35,10 @@ const SSH_FAILED: i32 = 255;
 /// Runs a command on the host of its operands. Returns `None` if they have no host, or if the
 /// command handles other hosts itself.
 pub(crate) fn run(words: &[OsString], matches: &ArgMatches) -> Option<std::process::ExitCode> {
-    let (name, leaf) = matches.subcommand()?;
-    let (_, id) = COMMANDS.into_iter().find(|(command, _)| *command == name)?;
-    let operands: Vec<OsString> = leaf.get_raw(id)?.map(OsStr::to_owned).collect();
+    let (name, leaf, operands) = operands(matches)?;
+    if leaf.get_flag(EXPAND) {
+        return None;
+    }
     let places: Vec<Location> = operands.iter().filter_map(|it| Location::parse(it)).collect();
     let host = places.iter().find_map(|place| place.host.clone())?;
     if name == "bench" && operands.len() > 1 {
@@ -49,6 +57,64 @@ pub(crate) fn run(words: &[OsString], matches: &ArgMatches) -> Option<std::proce
     })
 }
 
+/// Returns the command, its matches and its operands.
+fn operands(matches: &ArgMatches) -> Option<(&str, &ArgMatches, Vec<OsString>)> {
+    let (name, leaf) = matches.subcommand()?;
+    let (_, id) = COMMANDS.into_iter().find(|(command, _)| *command == name)?;
+    Some((name, leaf, leaf.get_raw(id)?.map(OsStr::to_owned).collect()))
+}
+
+/// Returns the words of the command with expanded operands, if LADS on another host asks for that.
+pub(crate) fn expanded(
+    words: &[OsString],
+    matches: &ArgMatches,
+) -> Result<Option<Vec<OsString>>, (ExitCode, String)> {
+    let Some((_, leaf, operands)) = operands(matches) else { return Ok(None) };
+    if !leaf.get_flag(EXPAND) {
+        return Ok(None);
+    }
+    let mut all = Vec::with_capacity(words.len());
+    for word in words {
+        match operands.contains(word) {
+            true => {
+                let paths = lads_engine::expand_paths(vec![word.clone().into_vec()])?;
+                all.extend(paths.into_iter().map(OsString::from_vec));
+            }
+            false => all.push(word.clone()),
+        }
+    }
+    Ok(Some(all))
+}
+
+/// Prints the paths that begin with a word `host:path`, each as such a word. Prints nothing if the
+/// host cannot be reached without a question to the user, or does not have LADS.
+pub(crate) fn complete(word: &OsStr) -> Result<()> {
+    let Some(Location { host: Some(host), path }) = Location::parse(word) else { return Ok(()) };
+    let mut remote = remote_shell(&host)?;
+    if RemoteShell::default().command == remote.command {
+        let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=3"].map(str::to_owned);
+        remote.command.extend(options);
+    }
+    let pattern = ls::pattern_of_prefix(&path);
+    let mut words: Vec<Vec<u8>> =
+        ["ls", "-d", "--expand-paths", "--"].map(|word| word.as_bytes().to_vec()).into();
+    words.push(pattern);
+    let mut command = remote.lads_command_on(&host, Path::new("/proc/self/exe"), &words);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let output = output.map_err(not_started)?;
+    if !output.status.success() || COMPLAINTS.iter().any(|it| output.stdout.starts_with(it)) {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        // A name with control characters is printed in another form.
+        if !line.contains(&b'\\') {
+            out.write_all(&[host.as_bytes(), b":", line, b"\n"].concat())?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
 fn run_there(
     host: &str,
     operands: &[OsString],
@@ -60,7 +126,8 @@ fn run_there(
         true => path_there(word),
         false => word.clone().into_vec(),
     };
-    let words: Vec<Vec<u8>> = words.iter().skip(1).map(word).collect();
+    let mut words: Vec<Vec<u8>> = words.iter().skip(1).map(word).collect();
+    words.insert(1, format!("--{EXPAND}").into_bytes());
     let other = |error: anyhow::Error| (ExitCode::Other, error);
     if let Some(code) = attempt(&remote, host, &words).map_err(other)? {
         return Ok(code);
@@ -89,8 +156,7 @@ fn remote_shell(host: &str) -> Result<RemoteShell> {
 fn path_there(operand: &OsString) -> Vec<u8> {
     let path = Location::parse(operand).map(|place| place.path).unwrap_or_default();
     match path.as_slice() {
-        b"" | b"~" => b".".to_vec(),
-        [b'~', b'/', rest @ ..] => [b"./", rest].concat(),
+        b"" => b".".to_vec(),
         // The command must not parse it as an option.
         [b'-', ..] => [b"./", path.as_slice()].concat(),
         _ => path,

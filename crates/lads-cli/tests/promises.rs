@@ -85,6 +85,8 @@ mod permissions;
 mod pipes;
 #[path = "promises/placing.rs"]
 mod placing;
+#[path = "promises/port.rs"]
+mod port;
 #[path = "promises/power.rs"]
 mod power;
 #[path = "promises/privileges.rs"]

@@ -48,6 +48,8 @@ pub(crate) struct Board {
     continued_millis: AtomicU64,
     /// The number of failures shown, by the exit code that they lead to.
     failures: Mutex<HashMap<ExitCode, u64>>,
+    /// Reason why no data connection could be opened.
+    blocked: Mutex<Option<String>>,
     /// The number of differences between source and sink that were reported.
     differences: AtomicU64,
 }
@@ -84,7 +86,18 @@ impl Board {
             continued_millis: AtomicU64::new(NEVER),
             failures: Mutex::default(),
             differences: AtomicU64::new(0),
+            blocked: Mutex::default(),
         }
+    }
+
+    /// Records the reason why no data connection could be opened.
+    pub(crate) fn on_blocked(&self, reason: &str) {
+        *lock(&self.blocked) = Some(reason.to_owned());
+    }
+
+    /// Returns the reason why no data connection could be opened.
+    pub(crate) fn blocked(&self) -> Option<String> {
+        lock(&self.blocked).clone()
     }
 
     /// What this host is called in messages.

@@ -134,6 +134,8 @@ pub struct Report {
     pub issue_count: u64,
     /// Whether data went over connections that are not encrypted.
     pub is_clear: bool,
+    /// True if data went through the remote shell because no separate connection could be opened.
+    pub is_port_blocked: bool,
     /// The number of attempts, with the first. Everything else is of the last one.
     pub attempt_count: u32,
 }

@@ -29,6 +29,15 @@ pub(crate) fn expand(paths: Vec<Vec<u8>>, side: Side) -> Result<Vec<Vec<u8>>, Fa
     }
 }
 
+/// Expands paths as those of a source.
+///
+/// # Errors
+///
+/// If a user is unknown, with the exit code of a transfer for the same reason.
+pub fn expand_paths(paths: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, (ExitCode, String)> {
+    expand(paths, Side::Source).map_err(|fatal| (fatal.code, fatal.text))
+}
+
 /// Replaces `~` or `~user` at the beginning of a path.
 fn at_home(path: Vec<u8>, side: Side) -> Result<Vec<u8>, Fatal> {
     let Some(behind) = path.strip_prefix(b"~") else { return Ok(path) };

@@ -13,11 +13,18 @@ pub(crate) struct Fatal {
     /// True if the other host was reached before it failed, or if this host failed: then it is no
     /// outage if another attempt fails in the same way.
     pub(crate) is_reached: bool,
+    /// Reason why no data connection could be opened, if a tunnel may help.
+    pub(crate) blocked: Option<String>,
 }
 
 impl Fatal {
     pub(crate) fn new(code: ExitCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), is_reached: false }
+        Self { code, text: text.into(), is_reached: false, blocked: None }
+    }
+
+    /// Marks this as an error that a tunnel may avoid.
+    pub(crate) fn when_blocked(self, reason: String) -> Self {
+        Self { blocked: Some(reason), ..self }
     }
 
     /// Marks this as an error of a host that was reached.

@@ -447,8 +447,8 @@ pub struct RemoteShell {
     pub lads: Option<String>,
     /// Whether LADS is sent to a host that does not have it.
     pub deploys: bool,
-    /// Whether data goes through the remote shell, too, and not over connections of its own.
-    pub tunnel: bool,
+    /// Use of the remote shell for data, too, instead of separate connections.
+    pub tunnel: Tunnel,
     /// The address to which data streams connect, instead of the addresses of the host; `host:port`
     /// if another port is forwarded to the one there.
     pub data_address: Option<String>,
@@ -460,13 +460,25 @@ pub struct RemoteShell {
     pub connect_timeout_seconds: Option<u32>,
 }
 
+/// Use of the remote shell for data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunnel {
+    /// If no separate connection can be opened.
+    #[default]
+    IfBlocked,
+    /// Always.
+    Always,
+    /// Never: a transfer without separate connections fails.
+    Never,
+}
+
 impl Default for RemoteShell {
     fn default() -> Self {
         Self {
             command: vec!["ssh".to_owned()],
             lads: None,
             deploys: true,
-            tunnel: false,
+            tunnel: Tunnel::IfBlocked,
             data_address: None,
             ports: None,
             connect_timeout_seconds: None,

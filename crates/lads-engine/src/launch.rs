@@ -18,7 +18,7 @@ use crate::control::write_message;
 use crate::event::{ExitCode, Observer};
 use crate::fatal::{Fatal, own_host};
 use crate::job::stdio::is_stdio;
-use crate::job::{Assignment, Job, Location, Options, RemoteShell, Stderr, shown_host};
+use crate::job::{Assignment, Job, Location, Options, RemoteShell, Stderr, Tunnel, shown_host};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
@@ -38,7 +38,7 @@ use lads_core::tuning::Tuning;
 use lads_core::units::StreamId;
 use other::{Beginning, Errors, FirstWord, Listening, Other, Program, Way, Wording, shell_command};
 use process::Process;
-use route::Route;
+use route::{CONTACT_DEADLINE, Route};
 use ssh::Ssh;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -171,7 +171,9 @@ pub(crate) fn start(
     let count = options.streams + more_count;
     check_tokens(tokens.len(), if assignment.is_piped { 0 } else { count })?;
     let data_address = job.remote.data_address.clone();
-    let route = Route { data_address, host: host.clone(), ssh, told: address, port };
+    // Without a tunnel as an alternative, a slow network has all the time that TCP gives it.
+    let contact_limit = (host.is_some() && job.can_tunnel()).then_some(CONTACT_DEADLINE);
+    let route = Route { data_address, host: host.clone(), ssh, told: address, port, contact_limit };
     let (process, errors, input, output) = other.into_parts();
     let (transport, control, opening): (Arc<dyn Transport>, _, _) = match assignment.is_piped {
         true => {
@@ -205,7 +207,7 @@ pub(crate) fn start(
         job_key: assignment.job_key,
         own_host: String::new(),
         peer_host: host.as_deref().map_or_else(|| "the other end".to_owned(), shown_host),
-        is_clear: host.is_some() && !job.remote.tunnel,
+        is_clear: host.is_some() && !is_tunneled(job),
     })
 }
 
@@ -465,7 +467,7 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
     };
     let (port_first, port_last) = job.remote.ports.unwrap_or((0, 0));
     // If a person gives the number of streams, no further ones are opened.
-    let has_more = job.options.streams == 0 && host.is_some() && !job.remote.tunnel;
+    let has_more = job.options.streams == 0 && host.is_some() && !is_tunneled(job);
     let more_streams =
         if has_more { STREAMS_DISTANT_MAX.saturating_sub(options.streams) } else { 0 };
     Assignment {
@@ -475,11 +477,15 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
         job_key: job_key(job),
         host: host.map_or_else(String::new, shown_host),
         is_local: host.is_none(),
-        is_piped: host.is_some() && job.remote.tunnel,
+        is_piped: host.is_some() && is_tunneled(job),
         port_first,
         port_last,
         more_streams,
     }
+}
+
+fn is_tunneled(job: &Job) -> bool {
+    job.remote.tunnel == Tunnel::Always
 }
 
 /// A number for this command: the same for the same places on the same hosts.

@@ -61,12 +61,13 @@ pub use lads_core;
 pub use bench::{BenchConfig, BenchError, BenchReport, bench};
 pub use clean::{Kept, Remains, clean};
 pub use event::{ExitCode, Happening, Observer, Progress, Report, Retry, Waiting};
+pub use expand::expand_paths;
 pub use job::{
     BUFFERS_BYTES, Deletion, IoMode, Job, Listing, Location, Options, PLACE_EXTENTS, Passing,
-    RemoteShell, Stderr, Verify, shown_host,
+    RemoteShell, Stderr, Tunnel, Verify, shown_host,
 };
 pub use launch::{deploy, version};
-pub use names::address_of;
+pub use names::{Names, address_of, names_of_groups, names_of_users};
 pub use session::{run, serve};
 pub use setup::raise_open_files_limit;
 pub use stop::StopFlag;

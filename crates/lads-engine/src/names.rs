@@ -4,8 +4,10 @@
 //! (`nsswitch.conf`), and aborts the program if they belong to another version of glibc. Such a
 //! program starts `getent`, which belongs to the host.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::process::{Command, Stdio};
 
 /// Returns all addresses of a host, the preferred ones first. `name` may be an address.
 ///
@@ -37,6 +39,40 @@ pub fn address_of(text: &str) -> io::Result<SocketAddr> {
     resolve(name, port)?.into_iter().next().ok_or_else(none)
 }
 
+/// Names of users or groups, by number.
+pub type Names = BTreeMap<u32, String>;
+
+/// Returns the names of users; numbers without a name are missing.
+#[must_use]
+pub fn names_of_users(ids: &BTreeSet<u32>) -> Names {
+    names_of("passwd", ids)
+}
+
+/// Returns the names of groups; numbers without a name are missing.
+#[must_use]
+pub fn names_of_groups(ids: &BTreeSet<u32>) -> Names {
+    names_of("group", ids)
+}
+
+/// Looks names up with `getent`, because a static program cannot.
+fn names_of(database: &str, ids: &BTreeSet<u32>) -> Names {
+    if ids.is_empty() {
+        return Names::new();
+    }
+    let mut getent = Command::new("getent");
+    getent.args([database, "--"]).args(ids.iter().map(u32::to_string));
+    let Ok(output) = getent.stdin(Stdio::null()).stderr(Stdio::null()).output() else {
+        return Names::new();
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let entry = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?.parse().ok()?);
+        Some((id, name.to_owned()))
+    };
+    text.lines().filter_map(entry).collect()
+}
+
 /// Splits what a user gave as `address`, `address:port` or `[address]:port` into address and
 /// port. An address with colons needs brackets.
 pub(crate) fn part_port(address: &str, port_otherwise: u16) -> (&str, u16) {
@@ -57,7 +93,6 @@ fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 #[cfg(target_feature = "crt-static")]
 fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    use std::process::{Command, Stdio};
     let mut getent = Command::new("getent");
     getent.args(["ahosts", "--", name]).stdin(Stdio::null()).stderr(Stdio::null());
     let output = getent.output().map_err(|error| {

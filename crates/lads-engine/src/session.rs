@@ -7,7 +7,7 @@ use crate::end::{End, spawn_for};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
 use crate::expand::expand;
 use crate::fatal::Fatal;
-use crate::job::Job;
+use crate::job::{Job, Tunnel};
 use crate::launch::{self, Connected, Opening};
 use crate::patience::{Cut, Patience};
 use crate::setup::Setup;
@@ -20,6 +20,7 @@ use crate::watch::Watch;
 use lads_core::issue::Side;
 use lads_core::message::Counters;
 use lads_core::retry::{Ended, Outage, Point, Retries};
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -36,12 +37,27 @@ const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     let clock = Clock::start();
     let mut retries = Retries::new(job.retry);
+    let mut job = Cow::Borrowed(job);
+    let mut is_port_blocked = false;
     for attempt in 1.. {
-        let attempt_ended = attempt_once(job, stop, observer);
+        let attempt_ended = attempt_once(&job, stop, observer);
+        if let Some(reason) = attempt_ended.blocked.as_ref().filter(|_| !stop.is_set())
+            && job.can_tunnel()
+        {
+            is_port_blocked = true;
+            job.to_mut().remote.tunnel = Tunnel::Always;
+            let message = format!(
+                "{reason}; data is sent through ssh, which is slower: to avoid that, open the port \
+                 (--ports FIRST-LAST) or name another address (--data-address)"
+            );
+            let wait = Duration::ZERO;
+            observer.on(Happening::Retry(Retry { attempt: attempt + 1, message, wait }));
+            continue;
+        }
         let ended = attempt_ended.how().filter(|_| !stop.is_set() && !job.is_once());
         let next = ended.and_then(|it| retries.next_wait(clock.now(), it, fastrand::f64()));
         let message = attempt_ended.message();
-        let report = Report { attempt_count: attempt, ..attempt_ended.report };
+        let report = Report { attempt_count: attempt, is_port_blocked, ..attempt_ended.report };
         let Some(wait) = next else {
             return match retries.alike() {
                 Some(count) => Report {
@@ -69,6 +85,8 @@ struct Attempt {
     is_reached: bool,
     /// True if the other end may have given up because this process was stopped.
     was_away: bool,
+    /// Reason why no data connection could be opened, if that ended the attempt.
+    blocked: Option<String>,
 }
 
 impl Attempt {
@@ -105,12 +123,13 @@ fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Atte
         Ok(connected) => {
             let pushes = connected.own_side == Side::Source;
             let keeps_data = job.target.keeps_data();
-            let (mut report, was_away) = drive(connected, clock, stop, keeps_data, Some(observer));
+            let Driven { mut report, was_away, blocked } =
+                drive(connected, clock, stop, keeps_data, Some(observer));
             if !pushes {
                 let progress = &mut report.progress;
                 std::mem::swap(&mut progress.source, &mut progress.sink);
             }
-            Attempt { report, is_reached: true, was_away }
+            Attempt { report, is_reached: true, was_away, blocked }
         }
         Err(fatal) => {
             let report = Report {
@@ -119,9 +138,15 @@ fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Atte
                 progress: Progress { elapsed: clock.now().since_start(), ..Progress::default() },
                 issue_count: 0,
                 is_clear: false,
+                is_port_blocked: false,
                 attempt_count: 1,
             };
-            Attempt { report, is_reached: fatal.is_reached, was_away: false }
+            Attempt {
+                report,
+                is_reached: fatal.is_reached,
+                was_away: false,
+                blocked: fatal.blocked,
+            }
         }
     }
 }
@@ -137,21 +162,29 @@ pub fn serve(argument: Option<&str>) -> ExitCode {
     // Without these pipes, nobody can be told that they are missing.
     let Ok((input, output)) = pipes else { return ExitCode::Other };
     match launch::answer(input, output, argument) {
-        Ok(connected) => drive(connected, clock, &StopFlag::new(), true, None).0.exit_code,
+        Ok(connected) => drive(connected, clock, &StopFlag::new(), true, None).report.exit_code,
         // The reason was told to the other end.
         Err(fatal) => fatal.code,
     }
 }
 
-/// Runs this end of a connection. Returns its report, and whether the other end may have given up
-/// because this process was stopped.
+/// The end of one end of a connection.
+struct Driven {
+    report: Report,
+    /// True if the other end may have given up because this process was stopped.
+    was_away: bool,
+    /// Reason why no data connection could be opened, if that ended it.
+    blocked: Option<String>,
+}
+
+/// Runs this end of a connection.
 fn drive(
     connected: Connected,
     clock: Clock,
     stop: &StopFlag,
     keeps_data: bool,
     observer: Option<&mut dyn Observer>,
-) -> (Report, bool) {
+) -> Driven {
     let timeout = Duration::from_secs(connected.options.timeout_seconds.into());
     let streams = Arc::new(Streams::new(Arc::clone(&connected.transport)));
     let board = Arc::new(Board::new(connected.own_host.clone(), observer.is_some()));
@@ -182,7 +215,8 @@ fn drive(
             }
         }
     };
-    (report, watched.was_away_lately(clock.now(), timeout))
+    let was_away = watched.was_away_lately(clock.now(), timeout);
+    Driven { report, was_away, blocked: watched.blocked() }
 }
 
 /// Runs an end, then drops it; dropping it may call storage, too.
@@ -191,12 +225,18 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
     // If there are too few threads for the others, these tell why.
     let talk = watch.begin_talk(&end, &mut connected);
     let threads = Arc::new(Mutex::new(E::start(&end)));
+    let board = Arc::clone(&watch.board);
     if let Some(opening) = connected.opening.take() {
         let more_threads = Arc::clone(&threads);
         let opening = spawn_for(&end, "opening", move |end| match opening.failure() {
             // If the other end has ended, or has said why it cannot go on, that comes first.
             Some(_) if end.hub().is_over_within(LAST_WORD_WAIT) => {}
-            Some(fatal) => end.hub().fail(fatal),
+            Some(fatal) => {
+                if let Some(reason) = &fatal.blocked {
+                    board.on_blocked(reason);
+                }
+                end.hub().fail(fatal);
+            }
             None => {
                 end.on_open();
                 take_more(&end, opening, more_threads);

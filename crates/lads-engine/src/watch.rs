@@ -465,7 +465,15 @@ impl Watch<'_, '_> {
                 (code, Some(text))
             }
         };
-        Report { exit_code, message, progress, issue_count, is_clear: false, attempt_count: 1 }
+        Report {
+            exit_code,
+            message,
+            progress,
+            issue_count,
+            is_clear: false,
+            is_port_blocked: false,
+            attempt_count: 1,
+        }
     }
 }
 

@@ -31,6 +31,7 @@ const CHECK_TAKES: &[&str] = &[
     "remote_lads",
     "no_deploy",
     "tunnel",
+    "no_tunnel",
     "connect_timeout",
     "data_address",
     "ports",

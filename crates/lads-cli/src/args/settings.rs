@@ -7,7 +7,7 @@ use super::{Io, OrderArg, PlaceArg, Schedule, threshold};
 use anyhow::{Result, anyhow, bail};
 use clap::builder::BoolishValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Args, Command, FromArgMatches, value_parser};
+use clap::{Arg, ArgAction, Args, Command, FromArgMatches, value_parser};
 use lads_core::congestion::Threshold;
 use lads_core::cpu_list::Pin;
 use lads_core::sizes;
@@ -96,7 +96,7 @@ pub(crate) struct LabSettings {
     pub(crate) place_extents: u32,
 
     /// Record finished blocks; if not, interrupted files start over
-    #[arg(long, value_name = "BOOL", default_value = "yes")]
+    #[arg(long, value_name = "BOOL", default_value = "yes", action = ArgAction::Set)]
     #[arg(value_parser = BoolishValueParser::new())]
     pub(crate) journal: bool,
 }
@@ -264,6 +264,8 @@ mod tests {
         );
         assert_eq!(lab.threshold, Threshold::default());
         assert!(sink(&[]).unwrap().end.threads.is_none());
+        let lab: LabSettings = parse("lab", &["journal=no".into()]).unwrap();
+        assert!(!lab.journal);
     }
 
     #[test]

@@ -231,6 +231,15 @@ Examples:
 
 ";
 
+/// Examples for `lads ls`.
+pub(super) const LS_EXAMPLES: &str = "\
+Examples:
+  lads ls -l dtn2:/scratch/run7        the entries of a directory on the host dtn2
+  lads ls dtn2:'run*/out.h5'           all entries that match
+  lads ls --json dtn2: | jq .bytes     for another program
+
+";
+
 /// `lads imbalance --help`.
 pub(super) const IMBALANCE_ABOUT: &str = "\
 Looks back at a series of bandwidth per storage target: how the least, the mean and the greatest \

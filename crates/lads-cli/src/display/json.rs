@@ -459,6 +459,7 @@ pub(super) fn refusal(message: &str) -> String {
         progress: Progress::default(),
         issue_count: 0,
         is_clear: false,
+        is_port_blocked: false,
         attempt_count: 1,
     };
     summary_of(&report, "none", "local", None)
@@ -484,6 +485,7 @@ fn summary_of(
         difference_count: Option<u64>,
         verified: &'static str,
         is_clear: bool,
+        is_port_blocked: bool,
         data_protection: &'static str,
         source: End<'a>,
         sink: End<'a>,
@@ -501,6 +503,7 @@ fn summary_of(
             difference_count,
             verified,
             is_clear: report.is_clear,
+            is_port_blocked: report.is_port_blocked,
             data_protection: protection,
             source: End::new(&report.progress.source),
             sink: End::new(&report.progress.sink),

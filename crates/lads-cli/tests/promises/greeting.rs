@@ -474,7 +474,7 @@ fn streams_that_cannot_be_opened_hide_no_other_error_and_are_missed_only_by_data
     let nobody = format!("127.0.0.1:{}", free_port());
     let cp = |target: &std::path::Path| {
         let mut command = there(&shell);
-        command.args(["--data-address", &nobody]).arg(world.source_contents());
+        command.args(["--no-tunnel", "--data-address", &nobody]).arg(world.source_contents());
         command.arg(format!("there:{}", target.display()));
         run(command)
     };

@@ -1,9 +1,11 @@
 //! A TCP proxy that does harm: it passes data streams on, and damages or breaks them as told.
 
 use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr as InetAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -237,4 +239,19 @@ pub(crate) fn free_port() -> u16 {
         }
     }
     panic!("none of the ports {PORTS:?} is free");
+}
+
+/// Opens a port that answers nothing: the kernel drops new connections while nobody accepts the
+/// waiting ones. Also returns what must be kept open for that.
+pub(crate) fn silent_port() -> (u16, (OwnedFd, Vec<TcpStream>)) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listen(&socket, 0).unwrap();
+    let address = InetAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        waiting.push(stream);
+        assert!(waiting.len() < 100, "the kernel takes any number");
+    }
+    (address.port(), (socket, waiting))
 }

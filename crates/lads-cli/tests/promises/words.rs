@@ -1,10 +1,9 @@
 //! Messages: worded alike everywhere, in order, and with helpful advice.
 
+use crate::proxy::silent_port;
 use crate::world::{Ended, LADS, RUN_HERE, Rng, World, has, lads, run, there};
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, listen, socket};
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
@@ -160,28 +159,13 @@ fn a_host_may_be_an_address_in_brackets() {
     }
 }
 
-/// Opens a port that answers nothing: the kernel drops new connections while nobody accepts the
-/// waiting ones. Also returns what must be kept open for that.
-fn silent_port() -> (u16, (OwnedFd, Vec<TcpStream>)) {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listen(&socket, 0).unwrap();
-    let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
-    let mut waiting = Vec::new();
-    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
-        waiting.push(stream);
-        assert!(waiting.len() < 100, "the kernel takes any number");
-    }
-    (address.port(), (socket, waiting))
-}
-
 #[test]
 fn a_host_that_drops_packets_is_given_up_in_time_and_told() {
     let (port, _kept) = silent_port();
     let world = World::new();
     world.write("src/a", b"a");
     let shell = world.fake_shell(RUN_HERE);
-    let mut command = lads(&["-e", &shell, "--remote-lads", LADS]);
+    let mut command = lads(&["-e", &shell, "--remote-lads", LADS, "--no-tunnel"]);
     command.args(["--data-address", &format!("127.0.0.1:{port}")]).arg(world.source_contents());
     command.arg(format!("there:{}", world.target().display()));
     let ended = run(command).expect(5).within(Duration::from_secs(20));

@@ -1,6 +1,6 @@
 //! `-`: standard input as a source, standard output as a target.
 
-use super::{Job, Options, Verify};
+use super::{Job, Options, Tunnel, Verify};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use std::time::Duration;
@@ -36,6 +36,12 @@ impl Job {
     pub fn is_once(&self) -> bool {
         let is_stdio = self.sources.iter().chain([&self.target]).any(|it| is_stdio(&it.path));
         is_stdio || self.options.copy_devices || self.options.write_devices
+    }
+
+    /// Reports whether another attempt may send the data through the remote shell if no separate
+    /// connection can be opened.
+    pub(crate) fn can_tunnel(&self) -> bool {
+        self.remote.tunnel == Tunnel::IfBlocked && !self.is_once()
     }
 }
 

@@ -18,11 +18,18 @@ use lads_core::units::StreamId;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long it may take to open one data stream. A lost packet that opens a connection is sent
 /// again after 1, 3 and 7 s; half of this would give up after the second.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Time in which the first data connection must open if the data can go through the remote shell
+/// instead, over all addresses together. The user should wait for at most 3 s, and another second
+/// passes until the other end has had time to report another reason. A lost first packet is sent
+/// again after 1 s; with half, one lost packet would count as a blocked port.
+pub(super) const CONTACT_DEADLINE: Duration = Duration::from_millis(1800);
 
 /// The first and the longest pause before a stream is tried again that the other end closed before
 /// it was open. Each pause is twice the one before. The port is full while strangers connect faster
@@ -46,6 +53,8 @@ pub(super) struct Route {
     /// The address at which the other end says it was reached; empty if it does not know.
     pub(super) told: String,
     pub(super) port: u16,
+    /// Time in which the first connection must open; `None`: as long as any connection.
+    pub(super) contact_limit: Option<Duration>,
 }
 
 impl Route {
@@ -57,8 +66,14 @@ impl Route {
         patience: &Patience<'_>,
         streams: &Tcp,
     ) -> Result<(), Fatal> {
-        many_at_a_time(&Opening::all(0, tokens, streams), |opening| {
+        let per_address = |limit| limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+        let contact = Contact::within(self.contact_limit.map(per_address));
+        let opened = many_at_a_time(&Opening::all(0, tokens, streams, &contact), |opening| {
             self.connect_one(addresses, opening, patience)
+        });
+        opened.map_err(|fatal| match contact.is_made() {
+            true => Fatal { blocked: None, ..fatal },
+            false => fatal,
         })
     }
 
@@ -73,7 +88,8 @@ impl Route {
         on_more: impl Fn(StreamId) + Sync,
     ) {
         let needed_count = u16::try_from(streams.needed_count()).expect("streams have 16 bits");
-        let _ = many_at_a_time(&Opening::all(needed_count, tokens, streams), |opening| {
+        let contact = Contact::within(None);
+        let _ = many_at_a_time(&Opening::all(needed_count, tokens, streams, &contact), |opening| {
             let connect = |address| opening.connect_patiently(address, false, patience);
             if addresses.iter().any(|&address| connect(address).is_ok()) {
                 on_more(StreamId(opening.index));
@@ -118,7 +134,8 @@ impl Route {
             "cannot connect a data stream to {tried}: {why}; open that port (--ports FIRST-LAST), \
              name another address (--data-address){hint}, or send data through ssh (--tunnel)"
         );
-        Fatal::new(ExitCode::Network, text)
+        let reason = format!("no data connection to {tried} can be opened ({why})");
+        Fatal::new(ExitCode::Network, text).when_blocked(reason)
     }
 
     /// The addresses for data streams, the most likely first: the one that the person gives, with
@@ -160,7 +177,8 @@ impl Route {
                  give one with --data-address ADDRESS, or use --tunnel"
             ),
         };
-        Fatal::new(ExitCode::Network, text)
+        let reason = format!("no address for data connections is known ({name}: {error})");
+        Fatal::new(ExitCode::Network, text).when_blocked(reason)
     }
 }
 
@@ -192,18 +210,42 @@ fn many_at_a_time(
     Ok(())
 }
 
+/// Record of the first connection to the other end.
+#[derive(Debug)]
+struct Contact {
+    is_made: AtomicBool,
+    limit: Option<Duration>,
+}
+
+impl Contact {
+    fn within(limit: Option<Duration>) -> Self {
+        Self { is_made: AtomicBool::new(false), limit }
+    }
+
+    fn is_made(&self) -> bool {
+        self.is_made.load(Ordering::Relaxed)
+    }
+}
+
 /// A stream that is being opened.
 #[derive(Debug)]
 struct Opening<'a> {
     index: u16,
     token: &'a [u8; 32],
     streams: &'a Tcp,
+    contact: &'a Contact,
 }
 
 impl<'a> Opening<'a> {
     /// One for each token, for the streams from number `first` on.
-    fn all(first: u16, tokens: &'a [[u8; 32]], streams: &'a Tcp) -> Vec<Self> {
-        (first..).zip(tokens).map(|(index, token)| Self { index, token, streams }).collect()
+    fn all(
+        first: u16,
+        tokens: &'a [[u8; 32]],
+        streams: &'a Tcp,
+        contact: &'a Contact,
+    ) -> Vec<Self> {
+        let one = |(index, token)| Self { index, token, streams, contact };
+        (first..).zip(tokens).map(one).collect()
     }
 
     /// Tries again for a while if the other end closes the connection before it is open: its port
@@ -234,7 +276,7 @@ impl<'a> Opening<'a> {
         is_sure: bool,
         patience: &Patience<'_>,
     ) -> io::Result<()> {
-        let socket = connect(address, self.index, self.token, patience)?;
+        let socket = self.reach(address, patience)?;
         let answer = |socket: &OwnedFd| await_answer(socket, patience);
         if is_sure {
             return self.streams.open_early(self.number(), socket, answer);
@@ -242,6 +284,23 @@ impl<'a> Opening<'a> {
         answer(&socket)?;
         self.streams.open(self.number(), socket);
         Ok(())
+    }
+
+    /// Opens the connection. Until the first connection is open, this takes at most as long as the
+    /// limit for it.
+    fn reach(&self, address: SocketAddr, patience: &Patience<'_>) -> io::Result<OwnedFd> {
+        let connect = |patience: &Patience<'_>| connect(address, self.index, self.token, patience);
+        let limit = self.contact.limit.filter(|_| !self.contact.is_made());
+        let socket = match limit.map(|limit| connect(&patience.part(limit))) {
+            // Another connection is open: only this one has lost packets.
+            Some(Err(error)) if Cut::of(&error).is_some() && self.contact.is_made() => {
+                connect(patience)
+            }
+            Some(result) => result,
+            None => connect(patience),
+        }?;
+        self.contact.is_made.store(true, Ordering::Relaxed);
+        Ok(socket)
     }
 
     fn is_wanted(&self) -> bool {

@@ -58,6 +58,10 @@ pub(super) fn all(
         rows.extend(machine_rows(report));
         rows.extend(bottleneck_row(report, places));
     }
+    if report.is_port_blocked {
+        let text = "data went through ssh: the port for data is blocked (see --ports)";
+        rows.push(Row::new(Detail::Brief, "network", text.to_owned()));
+    }
     if !settings.is_dry_run && report.is_clear && places.has_remote() {
         let data = "data neither encrypted nor protected in transit (use --tunnel)";
         rows.push(Row::full("security", "connections authenticated;".to_owned()));

@@ -66,6 +66,7 @@ pub(in crate::display) fn report() -> Report {
         },
         issue_count: 0,
         is_clear: true,
+        is_port_blocked: false,
         attempt_count: 1,
     }
 }

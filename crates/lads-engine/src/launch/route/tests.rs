@@ -19,7 +19,8 @@ fn addresses(remote: RemoteShell, host: &str, told: &str) -> Result<Vec<String>,
     let patience = &Patience::new(&stop, Duration::from_secs(30));
     let ssh = Ssh::ask(shell_command(&remote), host, patience).map_err(|fatal| fatal.text)?;
     let (data_address, host) = (remote.data_address, Some(host.to_owned()));
-    let route = Route { data_address, host, ssh, told: told.to_owned(), port: 7 };
+    let route =
+        Route { data_address, host, ssh, told: told.to_owned(), port: 7, contact_limit: None };
     let addresses = route.addresses(patience).map_err(|fatal| fatal.text)?;
     Ok(addresses.iter().map(SocketAddr::to_string).collect())
 }
@@ -81,7 +82,8 @@ fn is_opened_at_the_fourth_attempt(is_sure: bool) {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, Duration::from_secs(30));
     let streams = Tcp::opening(1, Duration::from_secs(30));
-    let opening = Opening { index: 0, token: &[7; 32], streams: &streams };
+    let contact = Contact::within(None);
+    let opening = Opening { index: 0, token: &[7; 32], streams: &streams, contact: &contact };
     opening.connect_patiently(address, is_sure, &patience).unwrap();
     assert!(!streams.wants(0));
     door.join().unwrap();
@@ -95,8 +97,16 @@ fn data_waits_for_the_answer_where_the_other_end_may_not_be() {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, Duration::from_secs(30));
     let streams = Tcp::opening(1, Duration::from_secs(30));
-    let opening = Opening { index: 0, token: &[7; 32], streams: &streams };
-    let route = Route { data_address: None, host: None, ssh: None, told: String::new(), port: 7 };
+    let contact = Contact::within(None);
+    let opening = Opening { index: 0, token: &[7; 32], streams: &streams, contact: &contact };
+    let route = Route {
+        data_address: None,
+        host: None,
+        ssh: None,
+        told: String::new(),
+        port: 7,
+        contact_limit: None,
+    };
     std::thread::scope(|scope| {
         scope.spawn(|| route.connect_one(&addresses, &opening, &patience).unwrap());
         let sent = scope.spawn(|| streams.send(StreamId(0), &mut [IoSlice::new(b"data")]).unwrap());
@@ -128,6 +138,7 @@ fn a_stream_that_nobody_wants_any_more_is_not_opened() {
         ssh: None,
         told: String::new(),
         port: address.port(),
+        contact_limit: None,
     };
     std::thread::scope(|scope| {
         let connecting =
@@ -146,7 +157,8 @@ fn a_stream_that_nobody_wants_any_more_is_not_opened() {
 fn data_is_early_only_where_the_other_end_surely_is() {
     let told = |told: &str| {
         let told = told.to_owned();
-        let route = Route { data_address: None, host: None, ssh: None, told, port: 7 };
+        let route =
+            Route { data_address: None, host: None, ssh: None, told, port: 7, contact_limit: None };
         ["192.0.2.1:7", "[::ffff:192.0.2.1]:7", "192.0.2.2:7", "[::1]:7"]
             .map(|address| route.is_told(&address.parse().unwrap()))
     };
@@ -178,7 +190,14 @@ fn streams_that_may_come_or_not_are_opened_as_far_as_they_can_be() {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, Duration::from_secs(30));
     let streams = Tcp::opening(1, Duration::from_secs(30)).and_more(3);
-    let route = Route { data_address: None, host: None, ssh: None, told: String::new(), port: 7 };
+    let route = Route {
+        data_address: None,
+        host: None,
+        ssh: None,
+        told: String::new(),
+        port: 7,
+        contact_limit: None,
+    };
     let opened = std::sync::Mutex::new(Vec::new());
     route.connect_more(&[address], &[[1; 32], [2; 32], [3; 32]], &patience, &streams, |id| {
         opened.lock().unwrap().push(id);
@@ -188,4 +207,70 @@ fn streams_that_may_come_or_not_are_opened_as_far_as_they_can_be() {
     assert_eq!(opened, [StreamId(1), StreamId(3)]);
     assert_eq!([1, 2, 3].map(|id| streams.is_there(StreamId(id))), [true, false, true]);
     drop(door.join().unwrap());
+}
+
+/// Opens a port that answers nothing. Also returns the sockets that keep it so.
+fn silent() -> (SocketAddr, impl Sized) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    socket.bind(&any.into()).unwrap();
+    socket.listen(0).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    let short = Duration::from_millis(200);
+    let connect = || std::net::TcpStream::connect_timeout(&address, short).ok();
+    let waiting: Vec<_> = std::iter::from_fn(connect).take(100).collect();
+    (address, (socket, waiting))
+}
+
+#[test]
+fn only_the_first_connection_has_the_limit_for_a_contact() {
+    let (address, _kept) = silent();
+    let stop = StopFlag::new();
+    let streams = Tcp::opening(1, Duration::MAX);
+    let limit = Duration::from_millis(300);
+    let cut_of = |contact: &Contact| {
+        let patience = Patience::new(&stop, limit * 4);
+        let opening = Opening { index: 0, token: &[7; 32], streams: &streams, contact };
+        Cut::of(&opening.reach(address, &patience).unwrap_err()).unwrap()
+    };
+    let contact = Contact::within(Some(limit));
+    assert_eq!(cut_of(&contact), Cut::Silent(limit));
+    contact.is_made.store(true, Ordering::Relaxed);
+    assert_eq!(cut_of(&contact), Cut::Silent(limit * 4));
+    assert_eq!(cut_of(&Contact::within(None)), Cut::Silent(limit * 4));
+}
+
+#[test]
+fn a_port_counts_as_blocked_only_if_no_connection_was_made() {
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, Duration::from_secs(20));
+    let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let route = |address: SocketAddr| Route {
+        data_address: None,
+        host: Some("there".to_owned()),
+        ssh: None,
+        told: String::new(),
+        port: address.port(),
+        contact_limit: Some(Duration::from_millis(300)),
+    };
+    let blocked = |addresses: &[SocketAddr]| {
+        let streams = Tcp::opening(1, Duration::MAX);
+        let result = route(addresses[0]).connect_all(addresses, &[[7; 32]], &patience, &streams);
+        result.unwrap_err().blocked
+    };
+    let (silent, _kept) = silent();
+    let text = blocked(&[silent, refusing]).unwrap();
+    assert!(text.contains(&silent.to_string()) && text.contains("refused"), "{text}");
+    // A port that closes connections is not blocked.
+    let closing = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = closing.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2 {
+                drop(closing.accept());
+            }
+            drop(closing);
+        });
+        assert_eq!(blocked(&[address]), None);
+    });
 }
