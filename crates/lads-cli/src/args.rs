@@ -8,6 +8,7 @@ mod check;
 mod choice;
 mod config;
 mod deploy;
+mod doctor;
 mod ends;
 mod imbalance;
 mod ls;
@@ -34,6 +35,7 @@ pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
 pub(crate) use config::ConfigArgs;
 pub(crate) use deploy::DeployArgs;
+pub(crate) use doctor::{DoctorEndArgs, HostDoctorArgs};
 use ends::EndsArgs;
 pub(crate) use ends::OrderArg;
 pub(crate) use imbalance::ImbalanceArgs;
@@ -109,6 +111,7 @@ fn with_all(copy_command: Command) -> Command {
                 .help_template(EXAMPLES_FIRST),
         )
         .subcommand(deploy::command())
+        .subcommand(doctor::command())
         .subcommand(config::command())
         .subcommand(
             ImbalanceArgs::augment_args(Command::new("imbalance"))
@@ -131,6 +134,11 @@ fn with_all(copy_command: Command) -> Command {
             Command::new("serve")
                 .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
                 .arg(Arg::new("job").value_name("JOB"))
+                .hide(true),
+        )
+        .subcommand(
+            DoctorEndArgs::augment_args(Command::new("doctor-end"))
+                .about("The part of `lads doctor` on the other host; started by it")
                 .hide(true),
         )
         .subcommand(

@@ -29,7 +29,8 @@ const FILE_VARIABLE: &str = "LADS_CONFIG";
 const SYSTEM_FILE: &str = "/etc/lads/config.toml";
 
 /// Commands without defaults. The other end of a transfer receives all options from this end.
-const WITHOUT: [&str; 6] = ["serve", "help", "version", "man", "completions", "config"];
+const WITHOUT: [&str; 8] =
+    ["serve", "complete", "doctor-end", "help", "version", "man", "completions", "config"];
 
 /// Default of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -85,6 +85,12 @@ fn with_path(path: &[u8], mut object: Value) -> Value {
     object
 }
 
+/// Describes the stripes that a directory gives to new files, in one line.
+pub(crate) fn template(lov: &Lov) -> String {
+    let components: Vec<_> = lov.components.iter().map(described).collect();
+    components.join(", then ")
+}
+
 /// Writes the layout that a directory gives to new files.
 fn write_template(
     path: &str,

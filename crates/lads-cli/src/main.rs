@@ -9,6 +9,7 @@ mod config;
 mod copy;
 mod deploy;
 mod display;
+mod doctor;
 mod front;
 mod imbalance;
 mod layouts;
@@ -30,8 +31,9 @@ mod there;
 
 use anyhow::Context as _;
 use args::{
-    CleanArgs, CompletionsArgs, ConfigArgs, DeployArgs, DoctorArgs, ImbalanceArgs, LayoutArgs,
-    LsArgs, ManArgs, MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs, ServeFilesArgs,
+    CleanArgs, CompletionsArgs, ConfigArgs, DeployArgs, DoctorArgs, DoctorEndArgs, HostDoctorArgs,
+    ImbalanceArgs, LayoutArgs, LsArgs, ManArgs, MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs,
+    ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
 use lads_sys::Standard;
@@ -44,7 +46,8 @@ use std::process::ExitCode;
 const EXIT_UNREAD: u8 = 141;
 
 /// Commands whose result is their output.
-const PRINTING: [&str; 14] = [
+const PRINTING: [&str; 15] = [
+    "doctor",
     "ls",
     "complete",
     "layout",
@@ -101,6 +104,11 @@ fn run(matches: &ArgMatches) -> ExitCode {
         Some(("probe", matches)) => shown(probe::run(&parsed::<ProbeArgs>(matches))),
         Some(("bench", matches)) => bench::run(matches),
         Some(("deploy", matches)) => deploy::run(&parsed::<DeployArgs>(matches)),
+        Some(("doctor", matches)) => doctor::run(&parsed::<HostDoctorArgs>(matches)),
+        Some(("doctor-end", matches)) => {
+            let outcome = doctor::run_end(&parsed::<DoctorEndArgs>(matches));
+            exit(outcome, lads_engine::ExitCode::Other)
+        }
         Some(("clean", matches)) => shown(clean::run(&parsed::<CleanArgs>(matches))),
         Some(("config", matches)) => {
             let outcome = config::show(&parsed::<ConfigArgs>(matches));

@@ -124,6 +124,7 @@ mod tests {
             "bench",
             "clean",
             "deploy",
+            "doctor",
             "config",
             "imbalance",
             "rfs",

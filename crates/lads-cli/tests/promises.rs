@@ -35,6 +35,8 @@ mod deploying;
 mod depth;
 #[path = "promises/distance.rs"]
 mod distance;
+#[path = "promises/doctor.rs"]
+mod doctor;
 #[path = "promises/ends.rs"]
 mod ends;
 #[path = "promises/expand.rs"]

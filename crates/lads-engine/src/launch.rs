@@ -41,7 +41,7 @@ use process::Process;
 use route::{CONTACT_DEADLINE, Route};
 use ssh::Ssh;
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -282,6 +282,39 @@ pub fn deploy(
         Err(Fatal::new(ExitCode::Usage, text).when_reached())
     };
     installed().map_err(|fatal| (fatal.code, fatal.text))
+}
+
+/// Connects to a port of another host over the way that data connections take. `reached`: the
+/// address of that host as it knows it, or empty.
+///
+/// # Errors
+/// If the address is unknown, or no connection opens within `limit`, with the reason.
+pub fn connect_for_data(
+    remote: &RemoteShell,
+    host: &str,
+    reached: &str,
+    port: u16,
+    limit: Duration,
+) -> Result<TcpStream, String> {
+    let stop = StopFlag::new();
+    let patience = Patience::new(&stop, GREETING_DEADLINE);
+    let connect = || -> Result<TcpStream, Fatal> {
+        let ssh = Ssh::ask(shell_command(remote), host, &patience)?;
+        let data_address = remote.data_address.clone();
+        let (host, told) = (Some(host.to_owned()), reached.to_owned());
+        let route = Route { data_address, host, ssh, told, port, contact_limit: None };
+        let addresses = route.addresses(&patience)?;
+        let limit = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+        let mut last = String::new();
+        for address in &addresses {
+            match TcpStream::connect_timeout(address, limit) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = format!("{address}: {error}"),
+            }
+        }
+        Err(Fatal::new(ExitCode::Network, last))
+    };
+    connect().map_err(|fatal| fatal.text)
 }
 
 impl RemoteShell {

@@ -66,8 +66,9 @@ pub use job::{
     BUFFERS_BYTES, Deletion, IoMode, Job, Listing, Location, Options, PLACE_EXTENTS, Passing,
     RemoteShell, Stderr, Tunnel, Verify, shown_host,
 };
-pub use launch::{deploy, version};
+pub use launch::{connect_for_data, deploy, version};
 pub use names::{Names, address_of, names_of_groups, names_of_users};
 pub use session::{run, serve};
 pub use setup::raise_open_files_limit;
 pub use stop::StopFlag;
+pub use transport::tcp::TcpLimits;

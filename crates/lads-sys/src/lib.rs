@@ -28,7 +28,7 @@ pub use signals::{
     SignalsBlocked, hold_file_size_signal, with_all_signals, without_file_size_signal,
 };
 pub use stdio::Standard;
-pub use tcp::{congestion_control, round_trip, widen_window};
+pub use tcp::{congestion_control, path_mtu, round_trip, widen_window};
 pub use usage::{Usage, cpu_time, usage};
 pub use writeback::{start_writeback, start_writeback_of};
 pub use xattrs::list_xattrs_at;

@@ -12,6 +12,17 @@ const CONGESTION_CONTROL_BYTES_MAX: usize = 16;
 /// connection of TCP.
 #[must_use]
 pub fn round_trip(socket: impl AsFd) -> Option<Duration> {
+    let micros = u64::from(info(socket)?.tcpi_rtt);
+    (micros > 0).then(|| Duration::from_micros(micros))
+}
+
+/// Returns the path MTU of a connection, in bytes; `None` if this is no connection of TCP.
+#[must_use]
+pub fn path_mtu(socket: impl AsFd) -> Option<u32> {
+    info(socket).map(|info| info.tcpi_pmtu).filter(|&bytes| bytes > 0)
+}
+
+fn info(socket: impl AsFd) -> Option<libc::tcp_info> {
     // SAFETY: `tcp_info` is plain numbers, for which all zeroes is a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = libc::socklen_t::try_from(size_of_val(&info)).ok()?;
@@ -26,8 +37,7 @@ pub fn round_trip(socket: impl AsFd) -> Option<Duration> {
             &raw mut length,
         )
     };
-    let micros = u64::from(info.tcpi_rtt);
-    (result == 0 && micros > 0).then(|| Duration::from_micros(micros))
+    (result == 0).then_some(info)
 }
 
 /// The name of the congestion control of a connection; `None` if it is not known.

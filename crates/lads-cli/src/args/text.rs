@@ -310,6 +310,26 @@ Examples:
 
 ";
 
+/// `lads doctor --help`.
+pub(super) const DOCTOR_ABOUT: &str = "\
+Checks the way to another host, and both ends of it: ssh, the version and deployment of lads, the \
+data port in both directions, round trip, path MTU, TCP windows against bandwidth times delay, \
+clocks, storage and free space of both directories, and limits of both hosts. Each check has one \
+line; a problem also has a line with its remedy. Nothing is written to storage, except lads itself \
+if the other host does not have it.
+
+The exit status is 0 if there is no problem, 1 if there is one, and otherwise as for lads cp.";
+
+/// Examples of it.
+pub(super) const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  lads doctor dtn2                              the way to dtn2
+  lads doctor --ports 5000-5009 dtn2:/scratch   and that directory, with these ports
+  lads doctor dtn2:/scratch /data               and a directory here
+  lads doctor --json dtn2 | jq '.checks[] | select(.is_ok | not)'
+
+";
+
 /// `lads config --help`.
 pub(super) const CONFIG_ABOUT: &str = "\
 Shows the default of each option that a file or a variable defines, and the place that defines it.

@@ -237,30 +237,55 @@ impl Transport for Tcp {
     }
 }
 
-/// How many bytes this host lets a connection like `socket` have under way: a source sends them, a
-/// sink takes them.
+/// Returns the number of bytes that this host allows in flight on a connection like `socket`: sent
+/// by a source, received by a sink.
 ///
-/// The kernel's limits count what it keeps besides the bytes, too. A window that losses make
-/// smaller counts as one that nobody has tuned. The congestion control of a socket that listens is
-/// that of the connections that it will accept.
+/// The congestion control of a listening socket is that of the connections that it will accept.
 pub(crate) fn window_bytes(socket: impl AsFd, side: Side) -> u64 {
-    let untuned = Tuning::DEFAULT.stream_window_bytes;
-    let limit = |name| limit_bytes(name).unwrap_or(untuned);
-    match side {
-        Side::Sink => limit("tcp_rmem") / 2,
-        Side::Source => {
-            let window = limit("tcp_wmem") / 8 * 5;
-            let is_bbr =
-                lads_sys::congestion_control(socket).is_some_and(|it| it.starts_with(b"bbr"));
-            if is_bbr { window } else { window.min(untuned) }
-        }
-    }
+    let congestion = lads_sys::congestion_control(socket);
+    let congestion = congestion.map(|name| String::from_utf8_lossy(&name).into_owned());
+    let congestion = congestion.unwrap_or_default();
+    TcpLimits { congestion, ..TcpLimits::of_this_host() }.window_bytes(side)
 }
 
-/// The most memory that TCP may use for a connection: the last number of `net.ipv4.NAME`.
-fn limit_bytes(name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
-    text.split_whitespace().next_back()?.parse().ok()
+/// The limits of a host for its TCP connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpLimits {
+    /// Maximum memory for received bytes: the last number of `net.ipv4.tcp_rmem`.
+    pub receive_bytes_max: u64,
+    /// Maximum memory for bytes to send: the last number of `net.ipv4.tcp_wmem`.
+    pub send_bytes_max: u64,
+    /// Name of the default congestion control.
+    pub congestion: String,
+}
+
+impl TcpLimits {
+    /// Reads the limits of this host. Limits that cannot be read count as untuned.
+    #[must_use]
+    pub fn of_this_host() -> Self {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
+        let last = |name| read(name).ok()?.split_whitespace().next_back()?.parse().ok();
+        let limit = |name| last(name).unwrap_or(Tuning::DEFAULT.stream_window_bytes);
+        let congestion = read("tcp_congestion_control").unwrap_or_default().trim().to_owned();
+        Self { receive_bytes_max: limit("tcp_rmem"), send_bytes_max: limit("tcp_wmem"), congestion }
+    }
+
+    /// Returns the number of bytes that a connection can have in flight, as a source or a sink.
+    ///
+    /// The kernel's limits also count its own data about the bytes. A window that losses reduce
+    /// counts as untuned.
+    #[must_use]
+    pub fn window_bytes(&self, side: Side) -> u64 {
+        match side {
+            Side::Sink => self.receive_bytes_max / 2,
+            Side::Source => {
+                let window = self.send_bytes_max / 8 * 5;
+                let is_bbr = self.congestion.starts_with("bbr");
+                let untuned = Tuning::DEFAULT.stream_window_bytes;
+                if is_bbr { window } else { window.min(untuned) }
+            }
+        }
+    }
 }
 
 /// Two ends of a connection within this host.
