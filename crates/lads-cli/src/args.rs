@@ -67,7 +67,7 @@ fn with_copy(copy_command: Command) -> Command {
     let expands = |command: Command| {
         command.arg(Arg::new(EXPAND).long(EXPAND).action(ArgAction::SetTrue).hide(true))
     };
-    command.mut_subcommands(|it| match there::is_command(it.get_name()) {
+    command.mut_subcommands(|it| match there::can_expand(it.get_name()) {
         true => expands(it),
         false => it,
     })
@@ -193,7 +193,7 @@ fn with_short_help(command: Command) -> Command {
 /// `lads cp`, without rsync's options that have no meaning of their own.
 fn copy_command() -> Command {
     with_short_help(CopyArgs::augment_args(Command::new("cp")))
-        .about("Moves files and directories, to here or to and from another host")
+        .about("Moves files and directories, also to, from and between other hosts")
         .long_about(text::COPY_ABOUT)
         .override_usage("lads cp [OPTIONS] SRC... DST")
         .help_template(EXAMPLES_FIRST)
@@ -278,15 +278,19 @@ const SINK_HELP: &str = "Settings of the sink: those of --source, and place, pre
 const LAB_HELP: &str = "Settings for experiments and comparisons, which transfers do not need";
 
 // Not doc comments: rustdoc takes the brackets for a link.
-const PATHS_HELP: &str = "SRC... DST: sources and target; one side may be [user@]host:path";
+const PATHS_HELP: &str = "SRC... DST: sources and target, also as [user@]host:path";
 const PATHS_LONG_HELP: &str = "\
-SRC... DST: sources and target; one side may be [user@]host:path
+SRC... DST: sources and target, also as [user@]host:path
 
 As in rsync, the source `dir` corresponds to DST/dir, and `dir/` to DST itself. All sources must \
 be on the same host. A local name with a colon is written ./na:me. On another host, ~ at the \
 beginning is a home directory, and *, ? and [...] in a source match names there: write such a \
 source in quotes (dtn2:'run*/out.h5'). If several sources contain the same name, the first source \
-wins; directories win over files and are merged.";
+wins; directories win over files and are merged.
+
+If SRC and DST are on other hosts, LADS runs on the host of SRC, with the configuration of that \
+host, and data goes straight to the host of DST. The host of SRC must be able to log in there; -e \
+and --remote-lads apply to both hosts.";
 
 /// What `lads cp` is told.
 #[derive(Args, Debug)]

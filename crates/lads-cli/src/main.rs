@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod between;
 mod check;
 mod clean;
 mod completions;

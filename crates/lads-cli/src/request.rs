@@ -321,9 +321,10 @@ fn locations(paths: &[OsString]) -> Result<(Vec<Location>, Location)> {
         );
     }
     if let (Some(source), Some(sink)) = (host, &target.host) {
+        // Of `lads cp`, another function does this.
         bail!(
             "one side must be here, but both are on other hosts: log in to one of them, for \
-             example `ssh {source} lads cp ... {sink}:...`"
+             example `ssh {source} lads check ... {sink}:...`"
         );
     }
     Ok((sources, target))
@@ -505,7 +506,7 @@ mod tests {
     fn refuses_places_it_cannot_serve() {
         for (arguments, expected) in [
             (&["a"][..], "DST is missing"),
-            (&["h1:a", "h2:b"], "ssh h1 lads cp"),
+            (&["h1:a", "h2:b"], "ssh h1 lads check"),
             (&["h1:a", "h2:b", "c"], "one is on h1 and one on h2"),
             (&["a", "h:b", "c"], "one is on here and one on h"),
             (&["rsync://h/a", "b"], "no rsync:// addresses"),

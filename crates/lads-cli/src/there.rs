@@ -7,9 +7,11 @@ use clap::ArgMatches;
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, deploy};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// Names of the commands and of their operands.
 const COMMANDS: [(&str, &str); 6] = [
@@ -21,9 +23,9 @@ const COMMANDS: [(&str, &str); 6] = [
     ("bench", "paths"),
 ];
 
-/// Reports whether a command can run on the host of its operands.
-pub(crate) fn is_command(name: &str) -> bool {
-    COMMANDS.iter().any(|(command, _)| *command == name)
+/// Reports whether a command can be asked by LADS on another host to expand its operands.
+pub(crate) fn can_expand(name: &str) -> bool {
+    name == "cp" || COMMANDS.iter().any(|(command, _)| *command == name)
 }
 
 /// First words of the deployment script if LADS is missing, and if it cannot be started.
@@ -31,6 +33,9 @@ const COMPLAINTS: [&[u8]; 2] = [b"LADS-NEED", b"LADS-FAIL"];
 
 /// Exit code of ssh if it cannot reach the host.
 const SSH_FAILED: i32 = 255;
+
+/// Interval in which a request to stop is noticed.
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs a command on the host of its operands. Returns `None` if they have no host, or if the
 /// command handles other hosts itself.
@@ -69,16 +74,25 @@ pub(crate) fn expanded(
     words: &[OsString],
     matches: &ArgMatches,
 ) -> Result<Option<Vec<OsString>>, (ExitCode, String)> {
-    let Some((_, leaf, operands)) = operands(matches) else { return Ok(None) };
+    let Some((name, leaf)) = matches.subcommand().filter(|(name, _)| can_expand(name)) else {
+        return Ok(None);
+    };
     if !leaf.get_flag(EXPAND) {
         return Ok(None);
     }
+    let id = COMMANDS.iter().find(|(command, _)| *command == name).map_or("paths", |(_, id)| id);
+    let mut operands: Vec<&OsStr> = leaf.get_raw(id).into_iter().flatten().collect();
+    if name == "cp" {
+        // The target may be on a third host; the command itself expands it there.
+        let is_here = |it: &&OsStr| Location::parse(it).is_none_or(|it| it.host.is_none());
+        operands.retain(is_here);
+    }
     let mut all = Vec::with_capacity(words.len());
     for word in words {
-        match operands.contains(word) {
+        match operands.contains(&word.as_os_str()) {
             true => {
                 let paths = lads_engine::expand_paths(vec![word.clone().into_vec()])?;
-                all.extend(paths.into_iter().map(OsString::from_vec));
+                all.extend(paths.into_iter().map(named_here));
             }
             false => all.push(word.clone()),
         }
@@ -86,11 +100,20 @@ pub(crate) fn expanded(
     Ok(Some(all))
 }
 
+/// Returns a path as an operand that means this host.
+fn named_here(path: Vec<u8>) -> OsString {
+    let operand = OsString::from_vec(path);
+    match Location::parse(&operand).is_some_and(|it| it.host.is_some()) {
+        true => [OsStr::new("./"), &operand].into_iter().collect(),
+        false => operand,
+    }
+}
+
 /// Prints the paths that begin with a word `host:path`, each as such a word. Prints nothing if the
 /// host cannot be reached without a question to the user, or does not have LADS.
 pub(crate) fn complete(word: &OsStr) -> Result<()> {
     let Some(Location { host: Some(host), path }) = Location::parse(word) else { return Ok(()) };
-    let mut remote = remote_shell(&host)?;
+    let mut remote = RemoteShell { deploys: false, ..remote_shell(&host)? };
     if RemoteShell::default().command == remote.command {
         let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=3"].map(str::to_owned);
         remote.command.extend(options);
@@ -120,55 +143,85 @@ fn run_there(
     operands: &[OsString],
     words: &[OsString],
 ) -> Result<u8, (ExitCode, anyhow::Error)> {
-    let usage = |error| (ExitCode::Usage, error);
-    let remote = remote_shell(host).map_err(usage)?;
+    let remote = remote_shell(host).map_err(|error| (ExitCode::Usage, error))?;
     let word = |word: &OsString| match operands.contains(word) {
         true => path_there(word),
         false => word.clone().into_vec(),
     };
     let mut words: Vec<Vec<u8>> = words.iter().skip(1).map(word).collect();
     words.insert(1, format!("--{EXPAND}").into_bytes());
+    on_host(&remote, host, &words, None)
+}
+
+/// Runs LADS with these words on a host, and copies its output; sends LADS there if it is missing.
+/// With `stop`, the command is one with `--stop-with-stdin`, whose input ends when the flag is set.
+pub(crate) fn on_host(
+    remote: &RemoteShell,
+    host: &str,
+    words: &[Vec<u8>],
+    stop: Option<&StopFlag>,
+) -> Result<u8, (ExitCode, anyhow::Error)> {
     let other = |error: anyhow::Error| (ExitCode::Other, error);
-    if let Some(code) = attempt(&remote, host, &words).map_err(other)? {
+    // The standard input is not free for sending it.
+    let quiet = RemoteShell { deploys: false, ..remote.clone() };
+    if let Some(code) = attempt(&quiet, host, words, stop).map_err(other)? {
         return Ok(code);
     }
-    // The host does not have this version of LADS.
-    let deploying = RemoteShell { deploys: true, ..remote.clone() };
-    deploy(&deploying, host, Path::new("/proc/self/exe"), &StopFlag::new())
+    deploy(remote, host, Path::new("/proc/self/exe"), stop.unwrap_or(&StopFlag::new()))
         .map_err(|(code, text)| (code, anyhow!(text)))?;
     let lost =
         || (ExitCode::Other, anyhow!("{host} has lost the copy of lads that was sent to it"));
-    attempt(&remote, host, &words).map_err(other)?.ok_or_else(lost)
+    attempt(&quiet, host, words, stop).map_err(other)?.ok_or_else(lost)
 }
 
-/// Returns the remote shell of the defaults, because these commands have no options for it. It does
-/// not send LADS, because the standard input of the command is empty.
+/// Returns the remote shell of the defaults, because these commands have no options for it.
 fn remote_shell(host: &str) -> Result<RemoteShell> {
     ensure!(!host.starts_with('-'), "a host cannot begin with a dash");
     let command = args::command();
     let rsh = config::default_of(&command, "rsh", host)?.unwrap_or_else(|| "ssh".to_owned());
     let lads = config::default_of(&command, "remote-lads", host)?;
     let command = RemoteShell::words(&rsh).map_err(|error| anyhow!("rsh {error}"))?;
-    Ok(RemoteShell { command, lads, deploys: false, ..RemoteShell::default() })
+    Ok(RemoteShell { command, lads, ..RemoteShell::default() })
 }
 
 /// Returns the path in an operand for the command there, which starts in the home directory.
-fn path_there(operand: &OsString) -> Vec<u8> {
+pub(crate) fn path_there(operand: &OsString) -> Vec<u8> {
     let path = Location::parse(operand).map(|place| place.path).unwrap_or_default();
     match path.as_slice() {
         b"" => b".".to_vec(),
-        // The command must not parse it as an option.
+        // The command must not parse it as an option, or as a path on another host.
         [b'-', ..] => [b"./", path.as_slice()].concat(),
+        _ if Location::parse(OsStr::from_bytes(&path)).is_some_and(|it| it.host.is_some()) => {
+            [b"./", path.as_slice()].concat()
+        }
         _ => path,
     }
 }
 
 /// Runs the command there, and copies its output. Returns its exit code, or `None` if LADS is
 /// missing there.
-fn attempt(remote: &RemoteShell, host: &str, words: &[Vec<u8>]) -> Result<Option<u8>> {
+fn attempt(
+    remote: &RemoteShell,
+    host: &str,
+    words: &[Vec<u8>],
+    stop: Option<&StopFlag>,
+) -> Result<Option<u8>> {
     let mut command = remote.lads_command_on(host, Path::new("/proc/self/exe"), words);
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(not_started)?;
+    if stop.is_some() {
+        command = without_interrupt(&command);
+    }
+    command.stdin(if stop.is_some() { Stdio::piped() } else { Stdio::null() });
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(not_started)?;
+    if let (Some(stop), Some(input)) = (stop, child.stdin.take()) {
+        let stop = stop.clone();
+        let end_input = move || {
+            while !stop.is_set() {
+                thread::sleep(STOP_INTERVAL);
+            }
+            drop(input);
+        };
+        thread::Builder::new().spawn(end_input).map_err(not_started)?;
+    }
     let stdout = child.stdout.take().context("piped above")?;
     let complaint = pass_on(stdout);
     if complaint.is_err() {
@@ -186,6 +239,15 @@ fn attempt(remote: &RemoteShell, host: &str, words: &[Vec<u8>]) -> Result<Option
         Some(code) => Ok(Some(u8::try_from(code).unwrap_or(ExitCode::Other as u8))),
         None => bail!("a signal ended the remote shell ({status})"),
     }
+}
+
+/// Returns the command with SIGINT ignored: a user who types Ctrl-C stops LADS, and ssh must still
+/// carry its last messages. (ssh still obeys Ctrl-C while it asks for a password.)
+fn without_interrupt(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' INT; exec \"$@\"", "sh"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    shell
 }
 
 /// Copies the output to standard output. Returns the first line if it is one of [`COMPLAINTS`].

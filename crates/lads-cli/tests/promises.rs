@@ -9,6 +9,8 @@
 
 #[path = "promises/absence.rs"]
 mod absence;
+#[path = "promises/between.rs"]
+mod between;
 #[path = "promises/blocked.rs"]
 mod blocked;
 #[path = "promises/ceph.rs"]
@@ -39,6 +41,8 @@ mod distance;
 mod doctor;
 #[path = "promises/ends.rs"]
 mod ends;
+#[path = "promises/everyday.rs"]
+mod everyday;
 #[path = "promises/expand.rs"]
 mod expand;
 #[path = "promises/faultfs.rs"]

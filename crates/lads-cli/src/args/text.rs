@@ -10,7 +10,7 @@ busy; a slow one does not hold up the others.";
 
 /// `lads cp --help`.
 pub(super) const COPY_ABOUT: &str = "\
-Moves files and directories, to here or to and from another host, through ssh. Directories are \
+Moves files and directories, also to, from and between other hosts, through ssh. Directories are \
 moved with all that is in them, and everything that can be kept is kept: links, holes, \
 permissions, times, owners, ACLs, extended attributes. What is at the sink already, the same in \
 size and time of change, is skipped, and not read (-c compares its contents instead); an \
@@ -68,6 +68,7 @@ pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
     ("lads cp run7 dtn2:/scratch/", "makes /scratch/run7 on the host dtn2"),
     ("lads cp run7/ dtn2:/scratch/run7", "the same: a slash at the end means what is in it"),
     ("lads cp me@dtn2:/scratch/run7 .", "the other way, as another user"),
+    ("lads cp dtn1:/scratch/run7 dtn2:/scratch/", "straight from one host to another"),
     ("lads cp -n run7 dtn2:/scratch/", "says what would be done, and does nothing"),
     ("lads cp --exclude '*.tmp' run7 dtn2:/scratch/", "leaves out temporary files"),
     (
