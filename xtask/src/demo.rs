@@ -1,6 +1,6 @@
-//! Shows in four minutes what LADS does; compiling takes most of that time. LADS moves the Rust
-//! compiler, on this host and over ssh, and the copies are compared. Then it moves files between
-//! two emulated parallel file systems with slow OSTs.
+//! Shows LADS at work in a minute. LADS copies the Rust compiler, on this host and over ssh, and the
+//! copies are compared. Then it copies files between two emulated parallel file systems with slow
+//! OSTs.
 
 use crate::bench::room::show;
 use crate::scratch::Scratch;
@@ -14,11 +14,11 @@ use std::time::Instant;
 /// Builds LADS and shows it at work.
 pub(crate) fn run() -> Result<()> {
     println!(
-        "This takes about four minutes the first time, one later. LADS is compiled (a minute or \
-         two on two cores), and moves the Rust compiler that is installed here: to another \
-         directory, and over ssh. Then, as root, it moves files between two emulated file systems \
-         of which some disks are slow, beside cp and rsync. Nothing stays behind but what \
-         was compiled."
+        "LADS copies the Rust compiler that is installed here: to another directory, and over \
+         ssh. Then, as root, it copies files between two emulated file systems with some slow \
+         disks, compared with cp and rsync. This takes a minute; before, LADS is compiled if \
+         `cargo build --release` has not done that (a minute or two on two cores). Only compiled \
+         files remain."
     );
     part("Compiling lads");
     let lads = shell::build_quickly("lads-cli", "lads")?;
@@ -29,7 +29,6 @@ pub(crate) fn run() -> Result<()> {
         println!("left out, since this is missing: {}", missing.join("; "));
         return Ok(());
     }
-    println!("First the emulator is compiled (half a minute).");
     let testbed = shell::build_quickly("lads-testbed", "lads-testbed")?;
     show::run(&lads, &testbed)
 }
