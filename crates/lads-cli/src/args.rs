@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 //!
 //! The texts of `lads --help`, the manual pages and the shell completions all come from here;
 //! rsync's options that are only taken or refused come from [`crate::refusals`].
@@ -17,9 +17,10 @@ mod processors;
 mod rfs;
 mod settings;
 mod text;
+mod there;
 mod threshold;
 
-use crate::{refusals, there};
+use crate::refusals;
 use clap::builder::ValueHint;
 use clap::{Arg, ArgAction, Args, Command, ValueEnum, value_parser};
 use lads_core::placement::Place;
@@ -45,6 +46,7 @@ use processors::ProcessorArgs;
 pub(crate) use rfs::{ReplayArgs, ServeFilesArgs};
 pub(crate) use settings::{EndSettings, LabSettings, SinkSettings, SourceSettings, parse};
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
+pub(crate) use there::{COMMANDS, EXPAND, can_expand};
 
 /// Help that begins with examples.
 const EXAMPLES_FIRST: &str =
@@ -62,20 +64,8 @@ pub(crate) fn offered_command() -> Command {
 }
 
 fn with_copy(copy_command: Command) -> Command {
-    let command = with_all(copy_command);
-    // Given by LADS on another host that runs the command here.
-    let expands = |command: Command| {
-        command.arg(Arg::new(EXPAND).long(EXPAND).action(ArgAction::SetTrue).hide(true))
-    };
-    command.mut_subcommands(|it| match there::can_expand(it.get_name()) {
-        true => expands(it),
-        false => it,
-    })
+    there::with_expansion(with_hidden(with_all(copy_command)))
 }
-
-/// Hidden option of commands that run on the host of their paths: patterns and `~` in paths are
-/// expanded, and colons are parts of names.
-pub(crate) const EXPAND: &str = "expand-paths";
 
 fn with_all(copy_command: Command) -> Command {
     Command::new("lads")
@@ -100,12 +90,12 @@ fn with_all(copy_command: Command) -> Command {
         )
         .subcommand(
             ProbeArgs::augment_args(Command::new("probe"))
-                .about("Finds out what lads can know of a file system and do with it"),
+                .about("Shows the capabilities of a file system that lads can use"),
         )
         .subcommand(bench::command())
         .subcommand(
             CleanArgs::augment_args(Command::new("clean"))
-                .about("Removes what transfers that were killed left in a directory")
+                .about("Removes unfinished files of killed transfers from a directory")
                 .long_about(text::CLEAN_ABOUT)
                 .before_help(text::CLEAN_EXAMPLES)
                 .help_template(EXAMPLES_FIRST),
@@ -115,7 +105,7 @@ fn with_all(copy_command: Command) -> Command {
         .subcommand(config::command())
         .subcommand(
             ImbalanceArgs::augment_args(Command::new("imbalance"))
-                .about("Looks back: how unevenly storage targets were used, and for how long")
+                .about("Analyses the imbalance of storage targets in recorded bandwidth")
                 .long_about(text::IMBALANCE_ABOUT)
                 .before_help(text::IMBALANCE_EXAMPLES)
                 .after_long_help(text::IMBALANCE_NOTES)
@@ -123,30 +113,6 @@ fn with_all(copy_command: Command) -> Command {
         )
         .subcommand(rfs::command())
         .subcommand(mpi::command())
-        .subcommand(
-            Command::new("help")
-                .about("The same as --help; of a command, if one is named")
-                .arg(Arg::new("command").value_name("COMMAND"))
-                .hide(true),
-        )
-        .subcommand(Command::new("version").about("The same as --version").hide(true))
-        .subcommand(
-            Command::new("serve")
-                .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
-                .arg(Arg::new("job").value_name("JOB"))
-                .hide(true),
-        )
-        .subcommand(
-            DoctorEndArgs::augment_args(Command::new("doctor-end"))
-                .about("The part of `lads doctor` on the other host; started by it")
-                .hide(true),
-        )
-        .subcommand(
-            Command::new("complete")
-                .about("Prints the paths on another host that begin with a word host:path")
-                .arg(Arg::new("word").required(true).value_parser(value_parser!(OsString)))
-                .hide(true),
-        )
         .subcommand(
             ManArgs::augment_args(Command::new("man"))
                 .about("Writes the manual pages into a directory"),
@@ -190,6 +156,35 @@ fn with_short_help(command: Command) -> Command {
     })
 }
 
+/// Adds commands that people do not type, or type by habit.
+fn with_hidden(command: Command) -> Command {
+    command
+        .subcommand(
+            Command::new("help")
+                .about("Prints the help of lads or of a command")
+                .arg(Arg::new("command").value_name("COMMAND"))
+                .hide(true),
+        )
+        .subcommand(Command::new("version").about("Prints the version").hide(true))
+        .subcommand(
+            Command::new("serve")
+                .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
+                .arg(Arg::new("job").value_name("JOB"))
+                .hide(true),
+        )
+        .subcommand(
+            DoctorEndArgs::augment_args(Command::new("doctor-end"))
+                .about("The part of `lads doctor` on the other host; started by it")
+                .hide(true),
+        )
+        .subcommand(
+            Command::new("complete")
+                .about("Prints the paths on another host that begin with a word host:path")
+                .arg(Arg::new("word").required(true).value_parser(value_parser!(OsString)))
+                .hide(true),
+        )
+}
+
 /// `lads cp`, without rsync's options that have no meaning of their own.
 fn copy_command() -> Command {
     with_short_help(CopyArgs::augment_args(Command::new("cp")))
@@ -199,69 +194,69 @@ fn copy_command() -> Command {
         .help_template(EXAMPLES_FIRST)
         .before_help(text::COPY_EXAMPLES_SHORT)
         .before_long_help(text::examples_help())
-        .after_help("`lads cp --help` says more, has all options and the exit codes.")
+        .after_help("`lads cp --help` has all options, details and exit codes.")
         .after_long_help(COPY_NOTES)
         .disable_help_flag(true)
         .args_override_self(true)
 }
 
-/// What `lads layout` is told.
+/// Arguments of `lads layout`.
 #[derive(Args, Debug)]
 pub(crate) struct LayoutArgs {
     /// Files, also as host:path; for a directory, the layout of new files is printed
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Tell it as JSON, an object for each path, one a line
+    /// Print JSON, one object per path and line
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    /// Source of layouts: auto, or as in `lads cp --source layout=SPEC`
     #[arg(long, value_name = "SPEC", default_value = "auto")]
     pub(crate) layout: String,
 }
 
-/// What `lads osts` is told.
+/// Arguments of `lads osts`.
 #[derive(Args, Debug)]
 pub(crate) struct OstsArgs {
-    /// Anything on the file system, also as host:path
+    /// Any path on the file system, also as host:path
     #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 
-    /// Tell it as JSON, an object for each target, one a line
+    /// Print JSON, one object per target and line
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    /// Source of layouts: auto, or as in `lads cp --source layout=SPEC`
     #[arg(long, value_name = "SPEC", default_value = "auto")]
     pub(crate) layout: String,
 }
 
-/// What `lads probe` is told.
+/// Arguments of `lads probe`.
 #[derive(Args, Debug)]
 pub(crate) struct ProbeArgs {
-    /// A file or directory, also as host:path; where the place of new files can be chosen, empty
-    /// ones are made in the directory, and removed again
+    /// A file or directory, also as host:path; if LADS can choose the OSTs of new files there, it
+    /// creates empty files in the directory and removes them
     #[arg(value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
     pub(crate) path: PathBuf,
 
-    /// Tell it as JSON, in one object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Make no file: only look
+    /// Create no file
     #[arg(long)]
     pub(crate) read_only: bool,
 }
 
-/// What `lads clean` is told.
+/// Arguments of `lads clean`.
 #[derive(Args, Debug)]
 pub(crate) struct CleanArgs {
-    /// The directory, also as host:path, with all that is below it
+    /// The directory, also as host:path; subdirectories are included
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 
-    /// Say what would be removed, and remove nothing
+    /// List what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
@@ -292,10 +287,10 @@ If SRC and DST are on other hosts, LADS runs on the host of SRC, with the config
 host, and data goes straight to the host of DST. The host of SRC must be able to log in there; -e \
 and --remote-lads apply to both hosts.";
 
-/// What `lads cp` is told.
+/// Arguments of `lads cp`.
 #[derive(Args, Debug)]
 pub(crate) struct CopyArgs {
-    /// What to move, and last where to.
+    /// Sources, and the target last.
     #[arg(help = PATHS_HELP, long_help = PATHS_LONG_HELP)]
     #[arg(value_name = "PATH", required_unless_present = "help_short", num_args = 1..)]
     #[arg(value_hint = ValueHint::AnyPath)]
@@ -343,15 +338,15 @@ pub(crate) struct CopyArgs {
     #[arg(short = '0', long, help_heading = SELECTION)]
     pub(crate) from0: bool,
 
-    /// Send also files of the same size and time of change
+    /// Also send files with the same size and time of change
     #[arg(short = 'I', long, help_heading = SELECTION)]
     pub(crate) ignore_times: bool,
 
     /// Compare files of the same size by their contents, not by their time
     ///
-    /// Both ends read such files at the same time, block by block, and only checksums go over the
-    /// network. What is the same gets the source's metadata. Without this, a file of the same size
-    /// and time of change is skipped, and nobody reads it.
+    /// Both ends read such files at the same time, block by block, and only checksums cross the
+    /// network. Only blocks that differ are sent; other files get the source's metadata. By
+    /// default, a file with the same size and time of change is skipped without being read.
     #[arg(short = 'c', long, help_heading = SELECTION)]
     pub(crate) checksum: bool,
 
@@ -361,40 +356,40 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     pub(crate) ends: EndsArgs,
 
-    /// Move devices and specials, too
+    /// Copy devices and special files, too
     ///
     /// --devices stands for devices only, which needs root at the sink; --specials for FIFOs and
     /// sockets only.
     #[arg(short = 'D', help_heading = SELECTION, overrides_with_all = NO_SPECIALS)]
     pub(crate) devices_and_specials: bool,
 
-    /// Move device files, too (needs root at the sink)
+    /// Copy device files, too (needs root at the sink)
     #[arg(long, help_heading = SELECTION, hide_long_help = true)]
     #[arg(overrides_with_all = NO_SPECIALS)]
     pub(crate) devices: bool,
 
-    /// Move FIFOs and sockets, too
+    /// Copy FIFOs and sockets, too
     #[arg(long, help_heading = SELECTION, hide_long_help = true)]
     #[arg(overrides_with_all = NO_SPECIALS)]
     pub(crate) specials: bool,
 
-    /// Move no devices, FIFOs and sockets, which is the default
+    /// Copy no devices, FIFOs and sockets, which is the default
     #[arg(long = "no-D", aliases = ["no-devices", "no-specials"], hide = true)]
     pub(crate) no_specials: bool,
 
     /// Keep set-user-id bits, capabilities and trusted.* attributes
     ///
-    /// Also set-group-id bits. They give rights to whoever uses a file. Without this, the sink makes no file that has them,
-    /// whatever the source says, and a notice at the end tells how many it concerned. Directories
-    /// always keep theirs. rsync's -a and -X keep them without being asked.
+    /// Also set-group-id bits. They give rights to each user of a file. By default, the sink creates
+    /// no file with them, and a notice at the end reports the number of such files. Directories
+    /// always keep theirs. rsync's -a and -X keep them.
     #[arg(long, help_heading = SELECTION)]
     pub(crate) privileges: bool,
 
-    /// Accepted: lads keeps what -a keeps, but for devices and specials (-D), and --privileges
+    /// Accepted: lads keeps what -a keeps, except devices and specials (-D) and --privileges
     ///
-    /// So are -r -l -p -t -o -g -H -A -X -S -W -s --numeric-ids and --partial: lads goes into
-    /// directories and keeps links, permissions, times, owners, ACLs, extended attributes and holes
-    /// without being asked. Two things that rsync's -a stands for, too, must be asked for: -D, and
+    /// Also accepted: -r -l -p -t -o -g -H -A -X -S -W -s --numeric-ids --partial. By default, lads
+    /// recurses into directories and keeps links, permissions, times, owners, ACLs, extended
+    /// attributes and holes. Two parts of rsync's -a have options of their own: -D, and
     /// --privileges for set-user-id and set-group-id bits.
     #[arg(short = 'a', long, help_heading = SELECTION)]
     pub(crate) archive: bool,
@@ -420,7 +415,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, alias = "no-X", help_heading = SELECTION, hide_long_help = true)]
     pub(crate) no_xattrs: bool,
 
-    /// Move each name of a file with several names as a file of its own
+    /// Copy each name of a file with several names as a separate file
     #[arg(long, alias = "no-H", help_heading = SELECTION, hide_long_help = true)]
     pub(crate) no_hard_links: bool,
 
@@ -463,11 +458,11 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "FILE", help_heading = TELLING, value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
 
-    /// How far data is checked at the sink before it counts as done
+    /// Check of data at the sink before it counts as done
     #[arg(long, value_name = "HOW", help_heading = SAFETY, default_value = "wire")]
     pub(crate) verify: VerifyArg,
 
-    /// Time without any message after which the peer counts as dead; 0: unlimited
+    /// Time without any message after which the peer counts as lost; 0: unlimited
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
     pub(crate) timeout: u32,
 
@@ -492,7 +487,7 @@ pub(crate) struct CopyArgs {
     #[arg(alias = "time-limit", value_parser = sizes::parse_span_with_unit)]
     pub(crate) stop_after: Option<Duration>,
 
-    /// Stop when standard input ends, as it does if the program that started this is gone
+    /// Stop when standard input ends, for programs that start this one
     #[arg(long, hide = true)]
     pub(crate) stop_with_stdin: bool,
 
@@ -508,9 +503,9 @@ pub(crate) struct CopyArgs {
     #[arg(default_value = "ssh")]
     pub(crate) rsh: String,
 
-    /// Path of lads on the other host [default: it is looked for, or sent there]
+    /// Path of lads on the other host [default: it is found or sent there]
     ///
-    /// By default, LADS is looked for in PATH, ~/.local/bin, ~/bin and ~/.cargo/bin, and then among
+    /// By default, LADS is searched in PATH, ~/.local/bin, ~/bin and ~/.cargo/bin, and then among
     /// the copies that were sent earlier. If none has the version of this one, a copy is sent to
     /// $LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID or $XDG_RUNTIME_DIR/lads.
     #[arg(long, value_name = "PATH", help_heading = NETWORK)]
@@ -522,7 +517,7 @@ pub(crate) struct CopyArgs {
 
     /// Send data through the remote shell, too: encrypted, and no port is needed
     ///
-    /// Without it, data goes over separate TCP connections to a port that the other end opens. Each
+    /// By default, data goes over separate TCP connections to a port that the other end opens. Each
     /// connection is authenticated when it opens, by a token that was sent through ssh and is valid
     /// once. The data is neither encrypted nor protected in transit: an attacker who controls the
     /// network between the hosts can read and change it. With --tunnel, ssh protects everything, at
@@ -532,8 +527,9 @@ pub(crate) struct CopyArgs {
 
     /// Fail if the port for data is blocked, instead of sending data through ssh
     ///
-    /// By default, if no data connection opens within 2 s, a notice is printed and the transfer
-    /// continues as with --tunnel, except if SRC or DST is a pipe.
+    /// By default, if no data connection opens within 2 s, a notice is printed, ssh is started
+    /// again (and may ask for a password again), and the transfer continues as with --tunnel. If
+    /// SRC or DST is a pipe, the transfer fails.
     #[arg(long, help_heading = NETWORK, overrides_with = "tunnel")]
     pub(crate) no_tunnel: bool,
 
@@ -557,7 +553,7 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "A-B", help_heading = NETWORK, value_parser = parse_ports)]
     pub(crate) ports: Option<(u16, u16)>,
 
-    /// Send no more than this in a second, in KiB or with a unit (100M)
+    /// Maximum rate per second, in KiB or with a unit (100M)
     ///
     /// As in rsync, K, M and G are powers of 1024, KB, MB and GB powers of 1000; 0 is no limit.
     #[arg(long, value_name = "RATE", help_heading = NETWORK, value_parser = sizes::parse_rate)]
@@ -572,7 +568,7 @@ pub(crate) struct CopyArgs {
     #[arg(default_value_t = 0)]
     pub(crate) streams: u16,
 
-    /// Memory for data at each end, whatever the amount of data [default: 256M]
+    /// Memory for data at each end [default: 256M]
     ///
     /// By default, a sink with very many OSTs uses two blocks per OST if that is more.
     #[arg(long, value_name = "SIZE", help_heading = STORAGE)]
@@ -601,9 +597,9 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = STORAGE)]
     pub(crate) polite: bool,
 
-    /// Include files whose data is in an archive (HSM), which restores it to disk first
+    /// Include files whose data is in an archive (HSM), and restore them to disk first
     ///
-    /// Without it they count as failed: restoring may take hours, and fill the source.
+    /// By default they count as failed: restoring may take hours and fill the source.
     #[arg(long, help_heading = SELECTION)]
     pub(crate) restore: bool,
 
@@ -627,7 +623,7 @@ const NO_SPECIALS: [&str; 1] = ["no_specials"];
 /// `lads man`.
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Directory to write into; it is made if it is not there
+    /// Directory for the pages; created if it does not exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }
@@ -635,16 +631,16 @@ pub(crate) struct ManArgs {
 /// `lads completions`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// How far data is checked.
+/// Check of data at the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VerifyArg {
-    /// Every block's checksum, from the source's memory to the sink's
+    /// Checksum of every block, from the memory of the source to that of the sink
     Wire,
-    /// That, and every block read back from storage past the page cache
+    /// Also reads every block back from storage, bypassing the page cache
     Media,
 }
 
@@ -657,12 +653,12 @@ impl From<VerifyArg> for Verify {
     }
 }
 
-/// By which rule blocks are handed to I/O threads.
+/// Rule by which I/O threads choose blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Schedule {
     /// A thread reads whole files, as most programs do; for comparison
     File,
-    /// A thread takes a block of any file from the next free OST
+    /// A thread takes a block of any file on the next free OST
     Layout,
     /// As layout, but an OST that is slower than `threshold` is skipped for a while
     Threshold,
@@ -681,16 +677,16 @@ impl From<Schedule> for Policy {
     }
 }
 
-/// By which rule new files are placed.
+/// Rule by which new files are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlaceArg {
-    /// Where the file system puts them
+    /// Chosen by the file system
     Inherit,
-    /// With stripes like those at the source, wherever the file system puts them
+    /// With the stripes of the source, on OSTs that the file system chooses
     Same,
-    /// Each on one OST, servers in turn; to compare
+    /// One OST per file, servers in turn; for comparison
     Spread,
-    /// On OSTs with little to do and enough space, large files on several
+    /// On OSTs with little work and enough space, large files on several
     Aware,
 }
 
@@ -705,7 +701,7 @@ impl From<PlaceArg> for Place {
     }
 }
 
-/// How files are read or written.
+/// Access to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Io {
     /// The best mode for the file system

@@ -3,12 +3,12 @@
 
 use crate::args::{CopyArgs, EXPAND};
 use crate::lists::{self, Separator};
-use crate::{complain, copy, front, refusals, there};
+use crate::{complain, copy, display, front, refusals, there};
 use anyhow::{Result, anyhow, ensure};
 use clap::ArgMatches;
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag};
 use std::ffi::OsString;
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, stderr, stdout};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const PROGRESS_SECONDS: &str = "--progress=2";
 /// Options whose files are on this host, and the equivalent option for a line of such a file.
 const LISTS: [(&str, &str); 2] = [("--exclude-from", "--exclude"), ("--include-from", "--include")];
 
-/// Returns the host of the sources if all sources are on one host, and the target is on a host, too.
+/// Returns the host of the sources if it is one host, and the target is on another host, too.
 fn host_of_sources(args: &CopyArgs) -> Option<String> {
     let (target, sources) = args.paths.split_last()?;
     Location::parse(target)?.host?;
@@ -52,7 +52,11 @@ pub(crate) fn run(args: &CopyArgs, matches: &ArgMatches) -> Option<std::process:
         Ok(_) if stop.is_set() => ExitCode::Interrupted as u8,
         Ok(code) => code,
         Err((code, error)) => {
-            complain(&format!("{error:#}"));
+            let message = format!("{error:#}");
+            complain(&message);
+            if args.json {
+                display::tell_refusal(&mut stdout(), code, &message);
+            }
             code as u8
         }
     };

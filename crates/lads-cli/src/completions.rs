@@ -23,7 +23,8 @@ _lads_is_remote() {
     line=${line//\\?/_}
     local word=${line##*[[:space:]]}
     case "${COMP_WORDS[1]}" in
-        cp | check | bench | ls | layout | osts | probe | clean | mpi) [[ "$word" == [!:/]*:* && "${word%%:*}" != */* ]] ;;
+        cp | check | bench | ls | layout | osts | probe | clean | mpi)
+            [[ "$word" == [!:/]*:* && "${word%%:*}" != */* ]] ;;
         *) return 1 ;;
     esac
 }
@@ -69,7 +70,10 @@ function __fish_lads_is_remote
     __fish_lads_using_subcommand cp check bench ls layout osts probe clean mpi
     and string match -qr '^[^/:]+:' -- (commandline -ct)
 end
-complete -c lads -n __fish_lads_is_remote -f -a '(command lads complete (commandline -ct) 2>/dev/null)'
+function __fish_lads_there
+    command lads complete (commandline -ct) 2>/dev/null
+end
+complete -c lads -n __fish_lads_is_remote -f -a '(__fish_lads_there)'
 "#;
 
 /// Prints completions for a shell.

@@ -226,7 +226,8 @@ pub(crate) fn matches(words: Vec<OsString>) -> ArgMatches {
             let leaf = leaf_of(&typed);
             let has_json = leaf.try_get_one::<bool>("json").ok().flatten() == Some(&true);
             if has_json && typed.subcommand_name().is_some_and(|it| ["cp", "check"].contains(&it)) {
-                crate::display::tell_refusal(&mut std::io::stdout(), &message);
+                let code = lads_engine::ExitCode::Usage;
+                crate::display::tell_refusal(&mut std::io::stdout(), code, &message);
             }
             std::process::exit(lads_engine::ExitCode::Usage as i32)
         }

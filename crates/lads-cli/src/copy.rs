@@ -129,7 +129,8 @@ pub(crate) fn refuse(args: &CopyArgs, messages: &[String]) -> ExitCode {
         complain(message);
     }
     if args.json {
-        crate::display::tell_refusal(&mut stdout(), &messages.join("\n"));
+        let code = lads_engine::ExitCode::Usage;
+        crate::display::tell_refusal(&mut stdout(), code, &messages.join("\n"));
     }
     ExitCode::from(lads_engine::ExitCode::Usage as u8)
 }

@@ -462,10 +462,10 @@ impl Observer for Display<'_> {
     }
 }
 
-/// Reports to a program that the command line was refused.
-pub(crate) fn tell_refusal(out: &mut dyn Write, message: &str) {
-    // The user was told on stderr. A program that does not read stdout has the exit code.
-    let _ = writeln!(out, "{}", json::refusal(message));
+/// Reports to a program that the command did not start.
+pub(crate) fn tell_refusal(out: &mut dyn Write, code: ExitCode, message: &str) {
+    // The message is also on stderr. A program that does not read stdout has the exit code.
+    let _ = writeln!(out, "{}", json::refusal(code, message));
 }
 
 /// A writer for lines that must not get lost without a message.

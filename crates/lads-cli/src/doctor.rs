@@ -16,7 +16,7 @@ use facts::Facts;
 use findings::{Connection, Finding};
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, connect_for_data, deploy, version};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -160,7 +160,8 @@ fn connected(
     there: &Facts,
     port: u16,
 ) -> Result<Connection, String> {
-    let stream = connect_for_data(remote, host, &there.reached_at, port, trial::DEADLINE)?;
+    let socket = connect_for_data(remote, host, &there.reached_at, port, trial::DEADLINE)?;
+    let stream = TcpStream::from(socket);
     let arrival = trial::send(&stream);
     Ok(Connection {
         arrival,

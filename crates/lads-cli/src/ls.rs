@@ -134,7 +134,8 @@ impl Entry {
 
     fn columns(&self, users: &Names, groups: &Names) -> [String; 5] {
         let (uid, gid) = (self.metadata.uid(), self.metadata.gid());
-        let named = |names: &Names, id: u32| names.get(&id).cloned().unwrap_or(id.to_string());
+        let named =
+            |names: &Names, id: u32| names.get(&id).cloned().unwrap_or_else(|| id.to_string());
         let changed = self.changed().map(|it| it.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         [
             permissions(self.kind(), self.metadata.mode()),

@@ -1,8 +1,8 @@
 //! Commands about storage on another host: LADS runs there, and its output is printed here.
 
-use crate::args::EXPAND;
+use crate::args::{COMMANDS, EXPAND, can_expand};
 use crate::{args, complain, config, ls, not_started};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::ArgMatches;
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, deploy};
 use std::ffi::{OsStr, OsString};
@@ -12,21 +12,6 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-/// Names of the commands and of their operands.
-const COMMANDS: [(&str, &str); 6] = [
-    ("ls", "paths"),
-    ("layout", "paths"),
-    ("osts", "path"),
-    ("probe", "path"),
-    ("clean", "directory"),
-    ("bench", "paths"),
-];
-
-/// Reports whether a command can be asked by LADS on another host to expand its operands.
-pub(crate) fn can_expand(name: &str) -> bool {
-    name == "cp" || COMMANDS.iter().any(|(command, _)| *command == name)
-}
 
 /// First words of the deployment script if LADS is missing, and if it cannot be started.
 const COMPLAINTS: [&[u8]; 2] = [b"LADS-NEED", b"LADS-FAIL"];
@@ -161,17 +146,17 @@ pub(crate) fn on_host(
     words: &[Vec<u8>],
     stop: Option<&StopFlag>,
 ) -> Result<u8, (ExitCode, anyhow::Error)> {
-    let other = |error: anyhow::Error| (ExitCode::Other, error);
     // The standard input is not free for sending it.
     let quiet = RemoteShell { deploys: false, ..remote.clone() };
-    if let Some(code) = attempt(&quiet, host, words, stop).map_err(other)? {
+    if let Some(code) = attempt(&quiet, host, words, stop)? {
         return Ok(code);
     }
-    deploy(remote, host, Path::new("/proc/self/exe"), stop.unwrap_or(&StopFlag::new()))
+    let never = StopFlag::new();
+    deploy(remote, host, Path::new("/proc/self/exe"), stop.unwrap_or(&never))
         .map_err(|(code, text)| (code, anyhow!(text)))?;
     let lost =
         || (ExitCode::Other, anyhow!("{host} has lost the copy of lads that was sent to it"));
-    attempt(&quiet, host, words, stop).map_err(other)?.ok_or_else(lost)
+    attempt(&quiet, host, words, stop)?.ok_or_else(lost)
 }
 
 /// Returns the remote shell of the defaults, because these commands have no options for it.
@@ -205,13 +190,16 @@ fn attempt(
     host: &str,
     words: &[Vec<u8>],
     stop: Option<&StopFlag>,
-) -> Result<Option<u8>> {
+) -> Result<Option<u8>, (ExitCode, anyhow::Error)> {
+    let other = |error: anyhow::Error| (ExitCode::Other, error);
+    let shell = &remote.command;
     let mut command = remote.lads_command_on(host, Path::new("/proc/self/exe"), words);
     if stop.is_some() {
         command = without_interrupt(&command);
     }
     command.stdin(if stop.is_some() { Stdio::piped() } else { Stdio::null() });
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(not_started)?;
+    let child = command.stdout(Stdio::piped()).spawn().map_err(not_started);
+    let mut child = child.map_err(other)?;
     if let (Some(stop), Some(input)) = (stop, child.stdin.take()) {
         let stop = stop.clone();
         let end_input = move || {
@@ -220,24 +208,33 @@ fn attempt(
             }
             drop(input);
         };
-        thread::Builder::new().spawn(end_input).map_err(not_started)?;
+        thread::Builder::new().spawn(end_input).map_err(not_started).map_err(other)?;
     }
-    let stdout = child.stdout.take().context("piped above")?;
+    let stdout = child.stdout.take().context("piped above").map_err(other)?;
     let complaint = pass_on(stdout);
     if complaint.is_err() {
         // No process reads the output.
         let _ = child.kill();
     }
-    let status = child.wait().context("the remote shell")?;
-    match complaint.context("cannot write to standard output")? {
+    let status = child.wait().context("the remote shell").map_err(other)?;
+    match complaint.context("cannot write to standard output").map_err(other)? {
         Some(complaint) if complaint.starts_with(COMPLAINTS[0]) => return Ok(None),
-        Some(complaint) => bail!("{host}: {}", String::from_utf8_lossy(&complaint).trim()),
+        Some(complaint) => {
+            let complaint = String::from_utf8_lossy(&complaint);
+            return Err(other(anyhow!("{host}: {}", complaint.trim())));
+        }
         None => {}
     }
     match status.code() {
-        Some(SSH_FAILED) => Ok(Some(ExitCode::Network as u8)),
+        Some(SSH_FAILED) => Err((
+            ExitCode::Network,
+            anyhow!(
+                "{host}: the remote shell failed; `{} {host} true` must succeed",
+                shell.join(" ")
+            ),
+        )),
         Some(code) => Ok(Some(u8::try_from(code).unwrap_or(ExitCode::Other as u8))),
-        None => bail!("a signal ended the remote shell ({status})"),
+        None => Err(other(anyhow!("a signal ended the remote shell ({status})"))),
     }
 }
 

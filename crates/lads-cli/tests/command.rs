@@ -59,13 +59,13 @@ fn a_wrong_command_line_exits_with_2_and_one_line_for_each_reason() {
     assert_eq!(told.lines().filter(|line| line.starts_with("lads: -")).count(), 2, "{told}");
     assert_eq!(lads(&["cp", "--no-such-option"]).status.code(), Some(2));
     assert_eq!(lads(&["cp", "only"]).status.code(), Some(2));
-    assert_eq!(lads(&["cp", "h1:a", "h2:b"]).status.code(), Some(2));
+    assert_eq!(lads(&["cp", "h1:a", "h2:b", "c"]).status.code(), Some(2));
     assert_eq!(lads(&["cp", "--log", "/nowhere/log", "a", "b"]).status.code(), Some(2));
 }
 
 #[test]
 fn a_program_gets_a_summary_even_if_the_command_line_is_refused() {
-    let output = lads(&["cp", "--json", "h1:a", "h2:b"]);
+    let output = lads(&["cp", "--json", "h1:a", "h2:b", "c"]);
     let events = text(&output.stdout);
     let event: Value = serde_json::from_str(&events).expect("it is one event");
     assert_eq!((&event["event"], &event["exit_code"]), (&"summary".into(), &2.into()));

@@ -41,7 +41,8 @@ use process::Process;
 use route::{CONTACT_DEADLINE, Route};
 use ssh::Ssh;
 use std::fs::File;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -295,10 +296,10 @@ pub fn connect_for_data(
     reached: &str,
     port: u16,
     limit: Duration,
-) -> Result<TcpStream, String> {
+) -> Result<OwnedFd, String> {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, GREETING_DEADLINE);
-    let connect = || -> Result<TcpStream, Fatal> {
+    let connect = || -> Result<OwnedFd, Fatal> {
         let ssh = Ssh::ask(shell_command(remote), host, &patience)?;
         let data_address = remote.data_address.clone();
         let (host, told) = (Some(host.to_owned()), reached.to_owned());
@@ -307,8 +308,8 @@ pub fn connect_for_data(
         let limit = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         let mut last = String::new();
         for address in &addresses {
-            match TcpStream::connect_timeout(address, limit) {
-                Ok(stream) => return Ok(stream),
+            match tcp::connect_within(*address, limit) {
+                Ok(socket) => return Ok(socket),
                 Err(error) => last = format!("{address}: {error}"),
             }
         }

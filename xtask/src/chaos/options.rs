@@ -101,6 +101,8 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     ("--remote-lads", ByRound),
     ("--no-deploy", Never),
     ("--tunnel", ByRound),
+    // It would undo --tunnel.
+    ("--no-tunnel", Never),
     ("--data-address", ByRound),
     ("--ports", ByRound),
     ("--bwlimit", Drawn(1, &["3M", "6M", "12M", "24M", "48M"])),

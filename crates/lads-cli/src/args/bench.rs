@@ -1,4 +1,4 @@
-//! What `lads bench` is told.
+//! Arguments of `lads bench`.
 
 use super::text;
 use clap::builder::ValueHint;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// `lads bench`.
 pub(super) fn command() -> Command {
     BenchArgs::augment_args(Command::new("bench"))
-        .about("Measures how fast storage is, or each part of a transfer")
+        .about("Measures the rate of storage, or of each part of a transfer")
         .override_usage(concat!(
             "lads bench [OPTIONS] PATH\n",
             "       lads bench [OPTIONS] SRC DST [-- OPTIONS OF lads cp]"
@@ -22,10 +22,10 @@ pub(super) fn command() -> Command {
         .help_template(super::EXAMPLES_FIRST)
 }
 
-/// What `lads bench` is told.
+/// Arguments of `lads bench`.
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// A directory on the storage to be measured; or SRC and DST, as for lads cp
+    /// A directory on the storage to measure; or SRC and DST, as for lads cp
     #[arg(value_name = "PATH", num_args = 1..=2, required = true, value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
@@ -33,13 +33,13 @@ pub(crate) struct BenchArgs {
     #[arg(value_name = "OPTIONS OF lads cp", last = true, allow_hyphen_values = true)]
     pub(crate) options: Vec<OsString>,
 
-    /// How long to measure: 90, 45s, 10m [default: 1m; 2m for SRC and DST]
+    /// Duration of the measurement: 90, 45s, 10m [default: 1m; 2m for SRC and DST]
     #[arg(long, value_name = "TIME", value_parser = sizes::parse_span)]
     pub(crate) time: Option<Duration>,
 
-    /// The longest that the file may be, or the most that a transfer moves
+    /// Maximum size of the file, or of the data of a transfer
     ///
-    /// It takes at most a quarter of the free space. [default: 1G; 10G for SRC and DST]
+    /// At most a quarter of the free space. [default: 1G; 10G for SRC and DST]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_bytes)]
     pub(crate) size: Option<u64>,
 
@@ -71,7 +71,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Show no progress
+    /// Do not show progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }

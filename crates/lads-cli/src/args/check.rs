@@ -1,4 +1,4 @@
-//! Which of the options of `lads cp` mean something to `lads check`, and what it is told besides.
+//! Options of `lads cp` that `lads check` takes, too, and its own.
 
 use super::{CopyArgs, EXAMPLES_FIRST, SELECTION, settings, text};
 use clap::parser::ValueSource;
@@ -98,10 +98,10 @@ fn written(argument: &Arg) -> String {
     }
 }
 
-/// What `lads check` is told besides.
+/// Arguments of `lads check` in addition to those of `lads cp`.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
-    /// Compare permissions, owners, times of change, extended attributes and ACLs, too
+    /// Also compare permissions, owners, times of change, extended attributes and ACLs
     #[arg(long, help_heading = SELECTION)]
     pub(crate) metadata: bool,
 }

@@ -1,38 +1,38 @@
-//! Options of `lads cp` that say which entries are moved, by what is at the sink and by their size,
-//! and which are removed there.
+//! Options of `lads cp` that select entries by their size and by the entries of the sink, and those
+//! that remove entries.
 
 use super::{SAFETY, SELECTION};
 use clap::Args;
 use lads_core::sizes;
 use lads_engine::{Deletion, Passing};
 
-/// Which entries are passed over.
+/// Selection of entries.
 #[derive(Args, Debug)]
 pub(crate) struct ChoiceArgs {
-    /// Leave files alone that are newer at the sink
+    /// Skip files that are newer at the sink
     ///
-    /// By time of change, in the unit that the sink's file system keeps. Links and specials are
-    /// moved in any case, and so is a file in the place of one of these, as with rsync.
+    /// By time of change, in the resolution of the sink's file system. As with rsync, links and
+    /// special files are copied in any case, and so are files that replace one of these.
     #[arg(short = 'u', long, help_heading = SELECTION)]
     pub(crate) update: bool,
 
-    /// Leave alone whatever is at the sink already; go into directories all the same
+    /// Skip entries that exist at the sink; recurse into directories in any case
     #[arg(long, help_heading = SELECTION)]
     pub(crate) ignore_existing: bool,
 
-    /// Make nothing that is not at the sink yet, neither files nor directories
+    /// Create no entries that do not exist at the sink
     #[arg(long, alias = "ignore-non-existing", help_heading = SELECTION)]
     pub(crate) existing: bool,
 
-    /// Move no file that is larger than this: 100M, 1.5G
+    /// Skip files that are larger than this: 100M, 1.5G
     ///
-    /// As in rsync, K, M and G are powers of 1024, KB, MB and GB powers of 1000, and +1 or -1
-    /// behind it is a byte more or less.
+    /// As in rsync, K, M and G are powers of 1024, KB, MB and GB powers of 1000, and a suffix +1 or
+    /// -1 adds or subtracts a byte.
     #[arg(long, value_name = "SIZE", help_heading = SELECTION)]
     #[arg(value_parser = sizes::parse_file_size)]
     pub(crate) max_size: Option<u64>,
 
-    /// Move no file that is smaller than this
+    /// Skip files that are smaller than this
     #[arg(long, value_name = "SIZE", help_heading = SELECTION)]
     #[arg(value_parser = sizes::parse_file_size)]
     pub(crate) min_size: Option<u64>,
@@ -49,29 +49,28 @@ pub(crate) struct ChoiceArgs {
     #[arg(short = 'L', long, help_heading = SELECTION)]
     pub(crate) copy_links: bool,
 
-    /// Make the directories above DST, too, if they are not there
+    /// Create missing directories above DST
     #[arg(long, help_heading = SELECTION)]
     pub(crate) mkpath: bool,
 
-    /// At the end, remove from the sink what is not at the source; -n lists it
+    /// At the end, remove entries that only the sink has; -n lists them
     ///
-    /// Only in the directories that are moved, with all that is in them. It is done when everything
-    /// else has ended, whatever the name of the option says (--delete-before and -during are the
-    /// same), and not at all if anything failed. What is left out (--exclude) stays, and so do
-    /// files of LADS's own, and what is mounted below DST. If in doubt, look with -n first.
+    /// Only in the copied directories, recursively. Deletion is the last step, also with
+    /// --delete-before and --delete-during, and is skipped if anything failed. Excluded entries
+    /// (--exclude), files of LADS and mount points below DST stay. If in doubt, use -n first.
     #[arg(long, help_heading = SELECTION)]
     #[arg(aliases = ["del", "delete-before", "delete-during", "delete-delay", "delete-after"])]
     pub(crate) delete: bool,
 
-    /// Replace directories at the sink by entries of another kind, although they are not empty
+    /// Replace non-empty directories at the sink by entries of another kind
     ///
-    /// An empty directory is replaced in any case, and so is anything else that has the name of a
-    /// directory of the source. --delete includes --force. Excluded entries stay, with the
+    /// Empty directories are replaced in any case, and so are other entries that have the name of
+    /// a directory of the source. --delete includes --force. Excluded entries stay, with the
     /// directory that holds them, and so do mount points.
     #[arg(long, help_heading = SELECTION)]
     pub(crate) force: bool,
 
-    /// --delete, also of what is left out (--exclude)
+    /// --delete, also of excluded entries
     #[arg(long, help_heading = SELECTION)]
     pub(crate) delete_excluded: bool,
 
@@ -79,7 +78,7 @@ pub(crate) struct ChoiceArgs {
     ///
     /// This includes files that the sink already has, links and, with -D, special files;
     /// directories stay. A file that changed after it was read stays, and counts as failed. Entries
-    /// that are not moved also stay: excluded, passed over (-u, --existing, ...) or shadowed by
+    /// that are not copied also stay: excluded, skipped (-u, --existing, ...) or shadowed by
     /// another SRC. Files that the sink already has with the same size and time are removed without
     /// being read; with -c, they are compared first. After an interruption, the same command
     /// removes the rest.
@@ -87,19 +86,19 @@ pub(crate) struct ChoiceArgs {
     #[arg(conflicts_with_all = ["delete", "delete_excluded"])]
     pub(crate) remove_source_files: bool,
 
-    /// Let --delete remove no more entries than this; exit status 10 if there are more
+    /// Maximum number of entries that --delete removes; exit status 10 if there are more
     #[arg(long, value_name = "N", help_heading = SAFETY)]
     pub(crate) max_delete: Option<u64>,
 
-    /// Let --delete remove what is not at the source although something failed
+    /// Let --delete remove entries although something failed
     ///
-    /// Nothing is removed in a directory that the source could not list.
+    /// Directories that the source could not list keep their entries.
     #[arg(long, help_heading = SAFETY)]
     pub(crate) ignore_errors: bool,
 }
 
 impl ChoiceArgs {
-    /// What is removed, if anything is.
+    /// Returns the deletion, if any.
     pub(crate) fn deletion(&self) -> Option<Deletion> {
         (self.delete || self.delete_excluded).then_some(Deletion {
             excluded: self.delete_excluded,
@@ -108,7 +107,7 @@ impl ChoiceArgs {
         })
     }
 
-    /// What is passed over.
+    /// Returns the entries to skip.
     pub(crate) fn passing(&self) -> Passing {
         Passing {
             newer: self.update,

@@ -5,30 +5,30 @@ use clap::{Args, ValueEnum};
 use lads_core::imbalance::Threshold;
 use std::path::PathBuf;
 
-/// What `lads imbalance` is told.
+/// Arguments of `lads imbalance`.
 #[derive(Args, Debug)]
 pub(crate) struct ImbalanceArgs {
-    /// Bandwidth of every target over time, as CSV or NDJSON; - is stdin
+    /// Bandwidth of every target over time, as CSV or NDJSON; - is standard input
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Take all files as one series: a collector's file for each day
+    /// Read all files as one series, such as one file per day
     #[arg(long)]
     pub(crate) join: bool,
 
-    /// Tell it as JSON, an object for each series, one a line
+    /// Print JSON, one object per series and line
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Write a page with plots, too: one file that needs nothing else
+    /// Also write a page with plots, in one file
     #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
-    /// Write the plots as a picture, too
+    /// Also write the plots as a picture
     #[arg(long, value_name = "OUT", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Bandwidth that a value of 1 means, in a second
+    /// Unit of the values, per second
     #[arg(long, value_name = "UNIT", default_value = "B")]
     pub(crate) unit: RateUnit,
 
@@ -36,22 +36,22 @@ pub(crate) struct ImbalanceArgs {
     #[arg(long)]
     pub(crate) sums: bool,
 
-    /// All samples within this many seconds are one moment
+    /// Combine all samples within this number of seconds
     ///
-    /// For a collector that asks each target at a moment of its own, or more often than matters.
+    /// For a collector that reads each target at a different time, or too often.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) every: Option<f64>,
 
-    /// What counts as imbalance: deviations above 20%mean, 50MB/s or p80; several: 20%mean,p80
+    /// Deviations that count as imbalance: above 20%mean, 50MB/s or p80; several: 20%mean,p80
     ///
-    /// 20%mean is a fifth of the mean of all targets at that moment: about what it is when one
-    /// target in eight has less than half of what the others have.
+    /// 20%mean is a fifth of the mean of all targets at that moment: the deviation if one target in
+    /// eight has less than half of the bandwidth of the others.
     ///
-    /// 50MB/s is the same at all times. Where targets often have nothing to do, a share of nearly
-    /// nothing is soon exceeded, but a rate is not.
+    /// 50MB/s is constant. For targets that are often idle, a rate is more useful than a share of a
+    /// small mean.
     ///
-    /// p80 is the 80th percentile of the deviation itself. So a fifth of the time is imbalance,
-    /// however even the targets are. The paper has p80,p95.
+    /// p80 is the 80th percentile of the deviation itself, which a fifth of the time exceeds in any
+    /// case. The paper uses p80,p95.
     #[arg(long, value_name = "THRESHOLDS", value_delimiter = ',', default_value = ABOVE_DEFAULT)]
     #[arg(value_parser = parse_threshold)]
     pub(crate) above: Vec<Threshold>,

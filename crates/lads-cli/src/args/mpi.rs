@@ -1,4 +1,4 @@
-//! What can be said to `lads mpi`.
+//! Arguments of `lads mpi`.
 
 use super::EXAMPLES_FIRST;
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueHint};
@@ -8,15 +8,15 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 const ENV_ABOUT: &str = "\
-Prints what a shell must set so that an MPI program can use files named rfs:HOST:PORT:PATH: the \
-shim for its MPI, which is preloaded, and the file with the token of the server. As comments it \
-says how mpirun and srun pass that on.
+Prints the shell commands that let an MPI program use files named rfs:HOST:PORT:PATH: they set the \
+shim for its MPI, which is preloaded, and the file with the token of the server. Comments show how \
+mpirun and srun pass the environment on.
 
 Shims are built once, in a checkout of LADS: cargo xtask shims";
 
 const ENV_EXAMPLES: &str = "\
 Examples:
-  lads mpi env ./simulation             finds out which MPI it uses, and prints what to set
+  lads mpi env ./simulation             detects its MPI, and prints the environment
   eval \"$(lads mpi env ./simulation)\"   sets it in this shell
   lads mpi env --mpi openmpi            for what does not say itself: a script, Python
 
@@ -49,13 +49,13 @@ Exit status:
 /// `lads mpi`.
 pub(super) fn command() -> Command {
     Command::new("mpi")
-        .about("Lets an MPI program use remote files: what to set, and whether it is in force")
+        .about("Sets up remote files for an MPI program, and checks the setup")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(
             MpiEnvArgs::augment_args(Command::new("env"))
-                .about("Prints what to set for an MPI program")
+                .about("Prints the environment for an MPI program")
                 .long_about(ENV_ABOUT)
                 .before_help(ENV_EXAMPLES)
                 .help_template(EXAMPLES_FIRST),
@@ -75,20 +75,20 @@ pub(super) fn command() -> Command {
         )
 }
 
-/// Where shims are, and which one is meant.
+/// Directory and choice of the shim.
 #[derive(Args, Debug)]
 pub(crate) struct ShimArgs {
-    /// The MPI of the program, if the program does not say
+    /// MPI of the program, if it cannot be detected
     #[arg(long, value_name = "MPI", value_parser = mpi_parser())]
     pub(crate) mpi: Option<Mpi>,
 
-    /// Where the shims are [default: lib/lads beside the bin of this lads]
+    /// Directory of the shims [default: lib/lads beside the bin of this lads]
     #[arg(long, value_name = "DIR", env = "LADS_SHIMS", hide_env_values = true)]
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) shims: Option<PathBuf>,
 }
 
-/// What `lads mpi env` is told.
+/// Arguments of `lads mpi env`.
 #[derive(Args, Debug)]
 pub(crate) struct MpiEnvArgs {
     #[command(flatten)]
@@ -99,7 +99,7 @@ pub(crate) struct MpiEnvArgs {
     pub(crate) program: Option<PathBuf>,
 }
 
-/// What `lads mpi doctor` is told.
+/// Arguments of `lads mpi doctor`.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
@@ -110,11 +110,11 @@ pub(crate) struct DoctorArgs {
     #[arg(value_hint = ValueHint::ExecutablePath)]
     pub(crate) subjects: Vec<OsString>,
 
-    /// A command to run, such as mpirun with all that belongs to it; what it prints goes to stderr
+    /// A command to run, such as mpirun with its arguments; its output goes to stderr
     #[arg(value_name = "COMMAND", last = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<OsString>,
 
-    /// Tell it as JSON, in one object
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

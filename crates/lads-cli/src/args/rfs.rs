@@ -53,68 +53,68 @@ pub(super) fn command() -> Command {
         .disable_help_subcommand(true)
         .subcommand(
             ServeFilesArgs::augment_args(Command::new("serve"))
-                .about("Lets MPI programs write and read files below a directory")
+                .about("Serves the files below a directory to MPI programs")
                 .long_about(SERVE_ABOUT)
                 .before_help(SERVE_EXAMPLES)
                 .help_template(EXAMPLES_FIRST),
         )
         .subcommand(
             ReplayArgs::augment_args(Command::new("replay"))
-                .about("Sends what a program wrote to remote files and could not send")
+                .about("Sends data that a program wrote to remote files and could not send")
                 .long_about(REPLAY_ABOUT)
                 .before_help(REPLAY_EXAMPLES)
                 .help_template(EXAMPLES_FIRST),
         )
 }
 
-/// What `lads rfs serve` is told.
+/// Arguments of `lads rfs serve`.
 #[derive(Args, Debug)]
 pub(crate) struct ServeFilesArgs {
-    /// Where to listen; port 0 is any port
+    /// Address to listen on; port 0 is any port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     #[arg(value_parser = parse_address)]
     pub(crate) listen: SocketAddr,
 
-    /// Serve the one client at standard input and output, then end; ssh starts it so
+    /// Serve one client on standard input and output, then exit; used through ssh
     ///
     /// No token is needed. Without --root the client can use all files that this user can, and
     /// paths that do not begin with / are below the working directory.
     #[arg(long, conflicts_with_all = ["listen", "token_file", "sessions"])]
     pub(crate) stdio: bool,
 
-    /// The directory that programs see
+    /// The directory that clients see
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     #[arg(required_unless_present = "stdio")]
     pub(crate) root: Option<PathBuf>,
 
-    /// The file with the token; made if it is not there
+    /// The file with the token; created if it does not exist
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(required_unless_present = "stdio")]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// With --stdio and without --root: where layouts are looked up [default: here]
+    /// With --stdio and without --root: directory for the lookup of layouts [default: .]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, requires = "stdio")]
     #[arg(hide_short_help = true, allow_hyphen_values = true)]
     pub(crate) near: Option<PathBuf>,
 
-    /// The most processes of programs at a time
+    /// Maximum number of client processes
     #[arg(long, value_name = "N", default_value = "64")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) sessions: u32,
 
-    /// Memory for what is to be written, for all of them together [default: 1G, or 64M for one]
+    /// Memory for pending writes of all clients [default: 1G, or 64M for one]
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse_bytes)]
     pub(crate) buffers: Option<u64>,
 
-    /// Where layouts are taken from: auto, or as in `lads cp --layout`
+    /// Source of layouts: auto, or as in `lads cp --source layout=SPEC`
     #[arg(long, value_name = "SPEC", default_value = "auto")]
     pub(crate) layout: String,
 }
 
-/// What `lads rfs replay` is told.
+/// Arguments of `lads rfs replay`.
 #[derive(Args, Debug)]
 pub(crate) struct ReplayArgs {
-    /// The lists that programs left behind; the bytes are beside them
+    /// Lists that programs left behind, with their data next to them
     #[arg(required = true, value_name = "LIST", value_hint = ValueHint::FilePath)]
     pub(crate) lists: Vec<PathBuf>,
 
@@ -125,7 +125,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long)]
     pub(crate) send_readable: bool,
 
-    /// The server, if it is not where the program wrote to
+    /// The server, if it has another address now
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
 
@@ -140,7 +140,7 @@ pub(crate) struct ReplayArgs {
     #[arg(short = 'e', long, value_name = "COMMAND")]
     pub(crate) rsh: Option<String>,
 
-    /// What lads is called on the other host
+    /// Path of lads on the other host
     ///
     /// The default is that of programs: LADS_REMOTE_LADS, or lads.
     #[arg(long, value_name = "PATH")]

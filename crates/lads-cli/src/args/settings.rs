@@ -153,7 +153,7 @@ fn split(option: &str, text: &OsStr, keys: &[&str]) -> Result<Vec<OsString>> {
     Ok(words.into_iter().map(OsString::from_vec).collect())
 }
 
-/// Returns the keys of all settings in a value of `--source`, `--sink` or `--lab`, also unknown ones.
+/// Returns the keys in a value of `--source`, `--sink` or `--lab`, also unknown ones.
 pub(super) fn keys(text: &OsString) -> Vec<String> {
     let tables = [table::<SinkSettings>(), table::<LabSettings>()];
     let known: Vec<&str> =

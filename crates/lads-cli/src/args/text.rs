@@ -4,19 +4,18 @@ use std::sync::LazyLock;
 
 /// `lads --help`.
 pub(super) const ABOUT: &str = "\
-Moves large data sets between parallel file systems, over a LAN or a long-distance network. lads \
-looks where every piece of every file lies, and keeps all storage targets (OSTs) that are free \
-busy; a slow one does not hold up the others.";
+Copies large data sets between parallel file systems, over a LAN or a long-distance network. lads \
+determines the storage target (OST) of every piece of every file and keeps all OSTs busy; a slow \
+OST does not delay the others.";
 
 /// `lads cp --help`.
 pub(super) const COPY_ABOUT: &str = "\
-Moves files and directories, also to, from and between other hosts, through ssh. Directories are \
-moved with all that is in them, and everything that can be kept is kept: links, holes, \
-permissions, times, owners, ACLs, extended attributes. What is at the sink already, the same in \
-size and time of change, is skipped, and not read (-c compares its contents instead); an \
-interrupted transfer is resumed by the same command. Exit status 0 means that everything is at the \
-sink: what was moved is durable, and every block of it was verified; the summary reports how many \
-files were skipped unread.";
+Copies files and directories, also to, from and between other hosts, through ssh. Directories are \
+copied recursively, with links, holes, permissions, times, owners, ACLs and extended attributes. \
+Files that the sink has with the same size and time of change are skipped without being read (-c \
+compares contents instead). The same command resumes an interrupted transfer. Exit status 0 means \
+that all data is at the sink, durable, and every sent block was verified; the summary reports the \
+number of files that were skipped unread.";
 
 /// `lads check --help`.
 pub(super) const CHECK_ABOUT: &str = "\
@@ -56,38 +55,41 @@ Exit status:
 /// Examples for `lads cp -h`.
 pub(super) const COPY_EXAMPLES_SHORT: &str = "\
 Examples:
-  lads cp run7 dtn2:/scratch/        makes /scratch/run7
-  lads cp run7/ dtn2:/scratch/run7   the same: a slash means what is in it
-  lads cp dtn2:/scratch/run7 .       the other way
-  lads cp -n run7 dtn2:/scratch/     says what would be done
+  lads cp run7 dtn2:/scratch/        creates /scratch/run7
+  lads cp run7/ dtn2:/scratch/run7   the same: a slash means the contents
+  lads cp dtn2:/scratch/run7 .       the other direction
+  lads cp -n run7 dtn2:/scratch/     lists the changes, makes none
 
 ";
 
 /// Examples for `lads cp --help` and the manual page: what to type, and what it does.
 pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
-    ("lads cp run7 dtn2:/scratch/", "makes /scratch/run7 on the host dtn2"),
-    ("lads cp run7/ dtn2:/scratch/run7", "the same: a slash at the end means what is in it"),
-    ("lads cp me@dtn2:/scratch/run7 .", "the other way, as another user"),
+    ("lads cp run7 dtn2:/scratch/", "creates /scratch/run7 on the host dtn2"),
+    ("lads cp run7/ dtn2:/scratch/run7", "the same: a slash at the end means the contents"),
+    ("lads cp me@dtn2:/scratch/run7 .", "the other direction, as another user"),
     ("lads cp dtn1:/scratch/run7 dtn2:/scratch/", "straight from one host to another"),
-    ("lads cp -n run7 dtn2:/scratch/", "says what would be done, and does nothing"),
-    ("lads cp --exclude '*.tmp' run7 dtn2:/scratch/", "leaves out temporary files"),
+    ("lads cp -n run7 dtn2:/scratch/", "lists the changes, makes none"),
+    ("lads cp --exclude '*.tmp' run7 dtn2:/scratch/", "excludes temporary files"),
     (
         "find . -newer stamp -print0 | lads cp -0 --files-from - . dtn2:/scratch/run7",
-        "moves the files that find lists",
+        "copies the files that find lists",
     ),
     ("lads cp --tunnel run7 dtn2:/scratch/", "data goes through ssh: encrypted, no open port"),
     ("lads cp --ports 5000-5009 run7 dtn2:/scratch/", "only these ports are open in the firewall"),
     ("lads cp -c run7 dtn2:/scratch/", "compares contents instead of times of change"),
-    ("lads cp --verify media run7 dtn2:/scratch/", "reads back from storage what was written"),
-    ("lads cp --retry-for 1h run7 dtn2:/scratch/", "goes on by itself after an outage"),
-    ("lads cp --bwlimit 500M run7 dtn2:/scratch/", "leaves some of the network to others"),
-    ("lads cp --json run7 dtn2:/scratch/ | jq .event", "tells another program what happens"),
-    ("tar c run7 | lads cp - dtn2:/scratch/run7.tar", "moves what another program writes"),
-    ("lads cp dtn2:/scratch/run7.tar - | tar x", "the other way: - as DST is standard output"),
-    ("lads cp --follow detector.raw dtn2:/scratch/", "moves a file while it grows, to its end"),
-    ("lads cp --stop-after 8h run7 dtn2:/scratch/", "stops in the morning; the same goes on"),
-    ("lads cp run7 null:", "reads at full speed and keeps nothing: what reading costs"),
-    ("lads cp zero:10G dtn2:/scratch/", "writes 10 GiB of zeros: what network and writing cost"),
+    ("lads cp --verify media run7 dtn2:/scratch/", "reads written data back from storage"),
+    ("lads cp --retry-for 1h run7 dtn2:/scratch/", "retries after outages"),
+    ("lads cp --bwlimit 500M run7 dtn2:/scratch/", "limits the rate"),
+    ("lads cp --json run7 dtn2:/scratch/ | jq .event", "reports events to another program"),
+    ("tar c run7 | lads cp - dtn2:/scratch/run7.tar", "copies the output of a program"),
+    ("lads cp dtn2:/scratch/run7.tar - | tar x", "the other direction: - is standard output"),
+    ("lads cp --follow detector.raw dtn2:/scratch/", "copies a growing file until it is complete"),
+    (
+        "lads cp --stop-after 8h run7 dtn2:/scratch/",
+        "stops in the morning; the same command resumes",
+    ),
+    ("lads cp run7 null:", "only reads, at full speed"),
+    ("lads cp zero:10G dtn2:/scratch/", "only sends and writes 10 GiB of zeros"),
 ];
 
 /// The examples as `lads cp --help` shows them.
@@ -99,81 +101,80 @@ pub(super) fn examples_help() -> String {
 /// What `lads cp --help` ends with.
 pub(crate) const COPY_NOTES: &str = "\
 Ends without storage:
-  null:SIZE and zero:SIZE are sources whose bytes lie on no storage (blocks of null: are not even
-  filled), and null: is a sink that keeps nothing; also on another host (host:null:). They show what
-  one part of a transfer costs without the others. null:20000x4K is a directory of so many files.
-  `lads bench SRC DST` does all that at once. A file of such a name is written ./null:.
+  null:SIZE and zero:SIZE are sources without storage (blocks of null: are not even filled), and
+  null: is a sink that discards data; also on another host (host:null:). They measure one part of a
+  transfer without the others; `lads bench SRC DST` measures all parts. null:20000x4K is a directory
+  of 20,000 files. A file with such a name is written ./null:.
 
 Pipes and devices:
-  The SRC - is standard input, the DST - is standard output; a file of that name is written ./-. A
-  FIFO or a device is read and written as a file with --copy-devices and --write-devices. What comes
-  from a pipe has no length before its end: it is written under a temporary name until then, and
-  gets its own name only if all of it came. It cannot be read a second time: an interrupted transfer
-  begins anew, and ends if a data connection is lost.
+  The SRC - is standard input, the DST - is standard output; a file with that name is written ./-. A
+  FIFO or a device is read and written like a file with --copy-devices and --write-devices. The
+  length of a pipe is unknown before its end: its data has a temporary name until then, and gets the
+  target's name only when it is complete. It cannot be read again: an interrupted transfer starts
+  over, and the loss of a data connection ends it.
 
 Security:
-  Metadata and control go through ssh, which decides who may do what. Without --tunnel, data goes
-  over TCP connections of its own. Each connection is authenticated when it opens, by a token that
-  was sent through ssh and is good for a single use. The data is neither encrypted nor protected on
-  its way: who controls the network between the hosts can read it and change it, checksums included.
+  Metadata and control go through ssh, which authenticates the user. Without --tunnel, data goes
+  over separate TCP connections. Each connection is authenticated when it opens, by a token that was
+  sent through ssh and is valid once. The data is neither encrypted nor protected in transit: an
+  attacker who controls the network between the hosts can read and change it, checksums included.
   With --tunnel, data goes through ssh, too.
 
 Coming from rsync:
-  The same letters mean the same. What lads does anyway is accepted: -r -a -l -p -t -o -g -H -A -X
-  -S -W -s --numeric-ids --partial. What it cannot do (--inplace, --append, ...) is refused
-  with what to do instead; -z is taken, and data is not compressed, which is told. Not kept unless
-  asked for: devices and specials (-D); set-user-id and set-group-id bits of files, capabilities,
-  trusted.* attributes (--privileges).
+  The same letters have the same meaning. Options for the default behaviour of lads are accepted: -r
+  -a -l -p -t -o -g -H -A -X -S -W -s --numeric-ids --partial. Options for features that lads does
+  not have (--inplace, --append, ...) are rejected with an alternative; -z is accepted with a notice
+  that data is not compressed. Only kept with an option: devices and specials (-D); set-user-id and
+  set-group-id bits of files, capabilities, trusted.* attributes (--privileges).
 
 Signals:
   SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the transfer within 5 seconds, in a state from which the
-  same command resumes. If storage does not answer at either end it is not waited for, and lads
-  says which call it is. A second SIGINT ends lads at once. SIGTSTP (Ctrl-Z) stops lads until it is
-  continued (fg). If another host has given up meanwhile (--timeout), the transfer starts over by
-  itself; a pipe cannot be read again, and fails.
+  same command resumes. lads does not wait for storage that does not answer, and reports the pending
+  call. A second SIGINT ends lads at once. SIGTSTP (Ctrl-Z) stops lads until it is continued (fg).
+  If the other end has timed out meanwhile (--timeout), the transfer is retried; a pipe cannot be
+  read again, and fails.
 
 Environment:
-  LADS_OPTION  a default for --option, such as LADS_RETRY_FOR; files may have them, too:
-               see `lads config --help`
-  LADS_CACHE   where copies of lads go that are sent here
+  LADS_OPTION  default of --option, such as LADS_RETRY_FOR; also in files: see `lads config --help`
+  LADS_CACHE   directory for copies of lads that are sent to this host
   NO_COLOR     if set, no colours
 
 Exit status:
-    0  everything is at the sink; what was moved is durable and verified
-    1  anything else
+    0  all data is at the sink; sent data is durable and verified
+    1  any other error
     2  the command line is wrong, or the version at the other end does not fit
-    3  something at the source is missing or cannot be read; the rest was moved
-    4  the other host did not let us in
+    3  some entries of the source are missing or unreadable; the others were copied
+    4  the other host rejected the login
     5  the other host cannot be reached, or was lost
-    6  the sink is full, over quota, read-only, or does not permit it
-    7  data at the sink is not what was sent
-    8  something kept changing while it was read
+    6  the sink is full, over quota, read-only, or permission was denied
+    7  data at the sink differs from the sent data
+    8  a file kept changing while it was read
     9  stopped by a signal or by --stop-after; the same command resumes
-   10  as many were deleted as --max-delete allows, and there are more
-   11  lads check has found differences
-   12  the same transfer is running already
+   10  --max-delete was reached, and more entries remain
+   11  lads check found differences
+   12  the same transfer is already running
    13  all data is at the sink, durable and verified; some metadata could not be kept there
   130  ended at once by a second SIGINT";
 
 /// `lads bench --help`.
 pub(super) const BENCH_ABOUT: &str = "\
-Measures how fast storage is read and written: over the size of requests and the number of \
-threads, past the page cache and through it. It ends with the best mode for each direction, which \
-is the one with the fewest threads and the smallest requests among those within 5 % of the \
-fastest, and with what the order of requests does to it.
+Measures the rate of storage, reading and writing: against request size and number of threads, \
+through the page cache and bypassing it. The result is the best mode for each direction (the \
+fewest threads and smallest requests among those within 5 % of the fastest) and the effect of the \
+order of requests.
 
 With SRC and DST, as for lads cp, it measures each part of a transfer alone (reading, the network, \
-writing) and then all together, and says which part limits and by how much.";
+writing) and then all together, and reports the bottleneck.";
 
 /// Examples for `lads bench`.
 pub(super) const BENCH_EXAMPLES: &str = "\
 Examples:
   lads bench /scratch                  a minute, with a file of at most 1 GiB
   lads bench --time 10m --size 50G --html modes.html /scratch
-                                       more certain, and beyond the caches of servers
+                                       more reliable, and beyond the caches of servers
   lads bench --threads 1,8,64 --requests 1M,4M --json /scratch | jq .best_read
                                        for another program
-  ssh dtn2 lads bench /scratch         on another host
+  lads bench dtn2:/scratch             on another host
   lads bench run7 dtn2:/scratch        each part of this transfer, alone and together
   lads bench run7 dtn2:/scratch -- --streams 8 --tunnel
                                        the same with options of lads cp
@@ -183,52 +184,49 @@ Examples:
 /// What `lads bench --help` ends with.
 pub(super) const BENCH_NOTES: &str = "\
 How it is measured:
-  Each mode is measured three times, in another order each time, and the median counts. The first
-  request of each thread does not count. Writing ends when the bytes are durable. Before reading
-  through the page cache, the cache is emptied of the file. The bytes do not compress, and no page
-  is like another one. Servers may have caches of their own: a file that is larger than those
-  (--size) takes longer to write, so give it more --time.
+  The result is the median of three measurements of each mode, in a different order each time. The
+  first request of each thread does not count. Writing ends when the bytes are durable. Before
+  reading through the page cache, the file is dropped from it. The bytes do not compress, and all
+  pages differ. Servers may have caches: use a larger file (--size) and more --time.
 
 How the parts are measured:
-  Each part is a transfer, three times, and the median counts. Reading: SRC to null:, on the host of
-  SRC. Network: from null: to null:, between the hosts. Writing: from null: to DST, on its host, as
-  many bytes in files of the mean size of those of SRC. Each transfer stops after a twelfth of the
-  time. Bytes count when they are done, which means durable at the sink; what comes before data
-  moves does not count. SRC is read past the page cache.
+  Each part is the median of three transfers. Reading: SRC to null:, on the host of SRC. Network:
+  from null: to null:, between the hosts. Writing: from null: to DST, on its host, with the same
+  number of bytes in files of the mean size of those of SRC. Each transfer stops after a twelfth of
+  the time. Bytes count when they are durable at the sink; the start does not count. SRC is read
+  bypassing the page cache.
 
 Orders of requests, as in XDD:
-  none    each thread has its own requests, and waits for no other thread
-  loose   a request is issued as soon as the one before it in the file has been issued
-  serial  a request is issued when the one before it in the file has ended
+  none    each thread has its own requests, independent of other threads
+  loose   a request is issued after the previous one in the file was issued
+  serial  a request is issued after the previous one in the file was completed
 
 Safety:
-  lads bench writes into a file of its own, which loses its name as soon as it is open: whatever
-  ends lads, nothing is left. The file takes at most a quarter of the free space.
-  With SRC and DST, it writes into a directory of its own in DST, .lads-bench-..., and removes it;
-  kill -9 may leave it behind. A transfer moves at most a quarter of the free space. SRC is only
-  read.
+  lads bench writes into a file without a name, which disappears when lads ends. The file takes at
+  most a quarter of the free space. With SRC and DST, it writes into a new directory in DST,
+  .lads-bench-..., and removes it; it remains after kill -9. A transfer moves at most a quarter of
+  the free space. SRC is only read.
 
 Exit status:
     0  measured
-    6  the file cannot be made or written there, or there is too little space
+    6  the file cannot be created or written, or space is too short
    ..  with SRC and DST: as a transfer of lads cp that failed
     9  stopped by a signal
   130  ended at once by a second SIGINT";
 
 /// `lads clean --help`.
 pub(super) const CLEAN_ABOUT: &str = "\
-Removes what transfers that were killed left in a directory and below it: unfinished files \
-(.lads-….part) and journals (.lads-….journal). Whoever wants such a transfer to go on runs its \
-command again instead, which sends only what is missing and removes them itself. What a transfer \
-that runs may own is left, and so is all that only has such a name: what belongs to somebody else, \
-has several names, or is no regular file.";
+Removes unfinished files (.lads-….part) and journals (.lads-….journal) of killed transfers from a \
+directory and its subdirectories. To resume such a transfer, run its command again instead: it \
+sends only missing blocks and removes these files itself. Files of running transfers stay, and so \
+do files that only have such a name: those of other users, with several names, or not regular.";
 
 /// Examples for `lads clean`.
 pub(super) const CLEAN_EXAMPLES: &str = "\
 Examples:
-  lads clean -n /scratch/run7      says what would be removed
+  lads clean -n /scratch/run7      lists what would be removed
   lads clean /scratch/run7         removes it
-  ssh dtn2 lads clean /scratch/    on another host
+  lads clean dtn2:/scratch/        on another host
 
 ";
 
@@ -243,33 +241,33 @@ Examples:
 
 /// `lads imbalance --help`.
 pub(super) const IMBALANCE_ABOUT: &str = "\
-Looks back at a series of bandwidth per storage target: how the least, the mean and the greatest \
-of all targets are distributed, how far they deviate from each other at a moment (the instant \
-standard deviation), how long such imbalance lasts, how long it is from one period to the next, \
-and how it depends on bandwidth.";
+Analyses a time series of bandwidth per storage target: the distributions of minimum, mean and \
+maximum over all targets, the deviation between targets at each moment (the instant standard \
+deviation), the duration of imbalance, the time between such periods, and the dependence on \
+bandwidth.";
 
 /// Examples for `lads imbalance`.
 pub(super) const IMBALANCE_EXAMPLES: &str = "\
 Examples:
   lads cp --json run7 dtn2:/scratch/ > run7.ndjson; lads imbalance run7.ndjson
-                                              what a transfer saw of both ends
+                                              both ends of a transfer
   lads imbalance --unit MB --html page.html controllers.csv
-                                              a site's collector, with plots
+                                              the collector of a site, with plots
   lads imbalance --join --sums --every 2 day-*.csv
-                                              counters, a file a day, a line for each target
+                                              counters, one file per day, one line per target
   collector | lads imbalance --json -         for another program
 
 ";
 
 /// What `lads imbalance --help` ends with.
 pub(super) const IMBALANCE_NOTES: &str = "\
-What a file may be:
-  CSV, wide:   time,OST0000,OST0001,...   a column for each target
-  CSV, long:   time,target,value          a line for each target; several values are summed up
-  NDJSON:      the same, as objects with such keys
+Formats of files:
+  CSV, wide:   time,OST0000,OST0001,...   a column per target
+  CSV, long:   time,target,value          a line per target; several values are added
+  NDJSON:      objects with these keys
   events of `lads cp --json`, and `.pfs/series` of `lads-testbed pfs`
-  Columns are parted by comma, semicolon or tab, and line 1 names them. Time is in seconds, or a
-  date like 2012-01-01 00:00:02. A value that is not known is left empty, or is -.";
+  Separators are comma, semicolon or tab; line 1 has the names of the columns. Time is in seconds,
+  or a date like 2012-01-01 00:00:02. An unknown value is empty or -.";
 
 /// Notes below the settings of `--source` in `lads cp --help`.
 pub(super) const SOURCE_NOTES: &str = "\
@@ -293,21 +291,21 @@ pub(super) fn sink_notes() -> String {
     )
 }
 
-/// What `lads deploy` does.
+/// `lads deploy --help`.
 pub(super) const DEPLOY_ABOUT: &str = "\
 Sends lads to hosts that do not have it, or removes it there.
 
-`lads cp` does this by itself when it starts lads on another host. A host has lads if it is in PATH,
-~/.local/bin, ~/bin or ~/.cargo/bin, or among the copies that were sent earlier, and if its version
-is the same as here. Copies are sent to the first of these directories that has room and in which
-programs may be started: $LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID, $XDG_RUNTIME_DIR/lads. For a
-host of another architecture, lads-ARCHITECTURE (as `uname -m` prints it) must lie next to lads.";
+`lads cp` does the same when it starts lads on another host. lads is searched in PATH, ~/.local/bin,
+~/bin and ~/.cargo/bin, and among the copies that were sent earlier; its version must be the same as
+here. Copies are sent to the first of these directories that has space and permits execution:
+$LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID, $XDG_RUNTIME_DIR/lads. For a host of another
+architecture, lads-ARCHITECTURE (as `uname -m` prints it) must lie next to lads.";
 
 /// Examples of it.
 pub(super) const DEPLOY_EXAMPLES: &str = "\
 Examples:
-  lads deploy dtn2 dtn3             # lads is there from now on
-  lads deploy --remove dtn2         # and no longer
+  lads deploy dtn2 dtn3             sends lads to two hosts
+  lads deploy --remove dtn2         removes it
 
 ";
 

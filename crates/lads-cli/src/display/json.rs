@@ -451,10 +451,10 @@ pub(super) fn summary(
     summary_of(report, verified, protection, differences)
 }
 
-/// The summary of a command line that was refused.
-pub(super) fn refusal(message: &str) -> String {
+/// Returns the summary of a command that did not start.
+pub(super) fn refusal(exit_code: ExitCode, message: &str) -> String {
     let report = Report {
-        exit_code: ExitCode::Usage,
+        exit_code,
         message: Some(message.to_owned()),
         progress: Progress::default(),
         issue_count: 0,

@@ -120,14 +120,14 @@ fn of_links(name: &str) -> Vec<u64> {
 
 impl Storage {
     fn of(path: &Path) -> Result<Self, String> {
-        let existing = path.ancestors().find(|it| it.exists()).unwrap_or(Path::new("."));
+        let existing = path.ancestors().find(|it| it.exists()).unwrap_or_else(|| Path::new("."));
         let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
         let subject = Subject::open(existing, "auto").map_err(|error| format!("{error:#}"))?;
         let space =
             statvfs(existing).map_err(|errno| format!("{}: {errno}", existing.display()))?;
         let template = subject.lov().filter(|_| subject.is_directory());
         Ok(Self {
-            path: existing.canonicalize().unwrap_or(existing.into()).display().to_string(),
+            path: existing.canonicalize().unwrap_or_else(|_| existing.into()).display().to_string(),
             kind: subject.layouts.kind().to_owned(),
             osts: subject.layouts.osts().len() as u64,
             stripes: template.as_ref().map(layouts::template),

@@ -123,10 +123,10 @@ pub(super) fn of_windows(here: &Facts, there: &Facts, round_trip: Duration) -> V
             sizes::bytes(window),
             sizes::bytes(possible),
             round_trip.as_secs_f64() * 1e3,
-            link.map_or("has an unknown rate".to_owned(), |it| format!(
-                "has {}/s",
-                sizes::bytes(it)
-            ))
+            link.map_or_else(
+                || "has an unknown rate".to_owned(),
+                |rate| format!("has {}/s", sizes::bytes(rate))
+            )
         );
         let Some(rate) = link.filter(|&rate| possible < rate) else {
             return Finding::ok("TCP windows", text);

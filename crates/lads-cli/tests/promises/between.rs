@@ -76,7 +76,9 @@ fn options_lists_and_exit_codes_pass() {
     assert!(ended.stderr.contains("log in there"), "{ended:?}");
     run(cp(&shell, &["--inplace", "a:run1", "b:"])).expect(2);
     run(cp(&shell, &["--max-size=nonsense", "a:run1", "b:"])).expect(2);
-    run(cp("sh -c 'exit 255'", &["a:run1", "b:"])).expect(5);
+    let ended = run(cp("sh -c 'exit 255'", &["--json", "a:run1", "b:"])).expect(5);
+    assert_eq!(ended.summary()["exit_code"], 5);
+    assert!(ended.stderr.contains("a: the remote shell failed"), "{ended:?}");
     let ended = run(cp(&shell, &["a:run1", "c:run1", "b:"])).expect(2);
     assert!(ended.stderr.contains("one is on a and one on c"), "{ended:?}");
 }

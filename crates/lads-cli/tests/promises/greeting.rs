@@ -311,7 +311,7 @@ fn data_goes_to_no_host_that_only_the_other_end_names() {
     let port = trap.local_addr().unwrap().port();
     let said = [hello(), listen("127.0.0.1", port, 1)];
     let liar = Liar::new(&world, &said, "exec cat > /dev/null");
-    let ended = run(liar.push(&["--streams", "1"])).expect(5);
+    let ended = run(liar.push(&["--streams", "1", "--no-tunnel"])).expect(5);
     ended.says(&["data would go to 127.0.0.1", "--data-address 127.0.0.1", "--tunnel"]);
     assert_eq!(trap.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
 }

@@ -278,7 +278,7 @@ fn what_cannot_be_said_together_is_refused() {
     let world = some_files();
     let before = describe(&world.path(""));
     for words in [
-        &["there:/a", "elsewhere:/b"][..],
+        &["there:/a", "elsewhere:/b", "here"][..],
         &["here", "there:/a", "/b"],
         &["only"],
         &["--lab", "block-size=1000", "a", "b"],

@@ -228,7 +228,7 @@ fn nothing_at_all_is_verified_where_there_is_nothing() {
     assert_eq!(verified(&run(world.cp(&[])).expect(0)), "none");
     let said = said(in_words(&world, &[]));
     assert!(said.contains("lads: done: nothing was moved\n"), "{said}");
-    let refused = run(lads(&["h1:a", "h2:b"])).expect(2);
+    let refused = run(lads(&["h1:a", "h2:b", "c"])).expect(2);
     assert_eq!(verified(&refused), "none");
 }
 

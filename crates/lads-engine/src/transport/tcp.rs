@@ -24,6 +24,7 @@ use rustix::net::{
 };
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -286,6 +287,14 @@ impl TcpLimits {
             }
         }
     }
+}
+
+/// Connects to an address, for a trial.
+///
+/// # Errors
+/// If the connection does not open within the limit.
+pub(crate) fn connect_within(address: SocketAddr, limit: Duration) -> io::Result<OwnedFd> {
+    TcpStream::connect_timeout(&address, limit).map(Into::into)
 }
 
 /// Two ends of a connection within this host.

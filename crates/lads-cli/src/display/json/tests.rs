@@ -83,7 +83,7 @@ fn the_document_shows_what_is_told() {
 #[test]
 fn every_event_is_as_the_schema_says() {
     let mut events = examples();
-    events.push(refusal("no"));
+    events.push(refusal(ExitCode::Usage, "no"));
     for reason in [Reason::Special, Reason::Vanished, Reason::Os(999)] {
         let failure = Failure::new(Side::Source, Operation::Open, reason);
         let plain = Issue { path: b"run7/\xff".to_vec(), failure };
