@@ -1,6 +1,6 @@
-//! Shows LADS at work in a minute. LADS copies the Rust compiler, on this host and over ssh, and the
-//! copies are compared. Then it copies files between two emulated parallel file systems with slow
-//! OSTs.
+//! Shows LADS at work in a minute. LADS copies the Rust compiler, on this host and over ssh, and
+//! the copies are compared. Then it copies files between two emulated parallel file systems with
+//! slow OSTs.
 
 use crate::bench::room::show;
 use crate::scratch::Scratch;

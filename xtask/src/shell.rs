@@ -66,8 +66,8 @@ pub(crate) fn build_testbed() -> Result<PathBuf> {
     Ok(target_dir()?.join("release/lads-testbed"))
 }
 
-/// Builds a package and shows progress, for a user who waits for it. Returns the path of the command
-/// `name`. After `cargo build --release`, nothing is left to compile.
+/// Builds a package and shows progress, for a user who waits for it. Returns the path of the
+/// command `name`. After `cargo build --release`, nothing is left to compile.
 pub(crate) fn build_quickly(package: &str, name: &str) -> Result<PathBuf> {
     let target = target_dir()?;
     let released = target.join("release").join(name);

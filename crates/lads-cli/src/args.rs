@@ -379,9 +379,9 @@ pub(crate) struct CopyArgs {
 
     /// Keep set-user-id bits, capabilities and trusted.* attributes
     ///
-    /// Also set-group-id bits. They give rights to each user of a file. By default, the sink creates
-    /// no file with them, and a notice at the end reports the number of such files. Directories
-    /// always keep theirs. rsync's -a and -X keep them.
+    /// Also set-group-id bits. They give rights to each user of a file. By default, the sink
+    /// creates no file with them, and a notice at the end reports the number of such files.
+    /// Directories always keep theirs. rsync's -a and -X keep them.
     #[arg(long, help_heading = SELECTION)]
     pub(crate) privileges: bool,
 

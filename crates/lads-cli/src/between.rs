@@ -3,7 +3,7 @@
 
 use crate::args::{CopyArgs, EXPAND};
 use crate::lists::{self, Separator};
-use crate::{complain, copy, display, front, refusals, there};
+use crate::{complain, copy, display, front, parsed, refusals, there};
 use anyhow::{Result, anyhow, ensure};
 use clap::ArgMatches;
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag};
@@ -29,8 +29,14 @@ fn host_of_sources(args: &CopyArgs) -> Option<String> {
 }
 
 /// Runs the transfer if it is one between two other hosts.
-pub(crate) fn run(args: &CopyArgs, matches: &ArgMatches) -> Option<std::process::ExitCode> {
+pub(crate) fn run(matches: &ArgMatches) -> Option<std::process::ExitCode> {
+    let args: CopyArgs = parsed(matches);
+    let args = &args;
     let host = host_of_sources(args)?;
+    let refused = refusals::given(matches);
+    if !refused.is_empty() {
+        return Some(copy::refuse(args, &refused));
+    }
     let typed: Vec<OsString> = std::env::args_os().skip(2).collect();
     let prepared = || -> Result<(RemoteShell, Vec<Vec<u8>>)> {
         ensure!(!host.starts_with('-'), "a host cannot begin with a dash");

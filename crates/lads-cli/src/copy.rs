@@ -3,7 +3,7 @@
 use crate::args::CopyArgs;
 use crate::display::{Detail, Display, Meters, Places, Settings, Style};
 use crate::output::Output;
-use crate::{between, complain, front, not_started, parsed, refusals, request};
+use crate::{complain, front, not_started, parsed, refusals, request};
 use anyhow::{Context, Result, ensure};
 use clap::ArgMatches;
 use lads_core::sizes;
@@ -31,9 +31,6 @@ pub(crate) fn run(matches: &ArgMatches) -> ExitCode {
     let refused = refusals::given(matches);
     if !refused.is_empty() {
         return refuse(&args, &refused);
-    }
-    if let Some(code) = between::run(&args, matches) {
-        return code;
     }
     match prepare(&args, matches) {
         Ok((job, log)) => {

@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 /// Runs the command that was typed.
 fn run(matches: &ArgMatches) -> ExitCode {
     match matches.subcommand() {
-        Some(("cp", matches)) => copy::run(matches),
+        Some(("cp", matches)) => between::run(matches).unwrap_or_else(|| copy::run(matches)),
         Some(("check", matches)) => check::run(matches),
         Some(("ls", matches)) => shown(ls::run(&parsed::<LsArgs>(matches))),
         Some(("layout", matches)) => shown(layouts::run(&parsed::<LayoutArgs>(matches))),

@@ -36,10 +36,10 @@ const LAYOUTS: &[&str] = &[
 const THREADS: &[&str] = &["1", "2", "5"];
 const IO_MODES: &[&str] = &["auto", "direct", "buffered", "uncached"];
 
-/// All options, in the order of `lads cp --help`. `--sink place` is the setting `place` of `--sink`.
+/// All options, in the order of `lads cp --help`. `--sink place` is the setting `place` of
+/// `--sink`.
 pub(super) const OPTIONS: &[(&str, Use)] = &[
     // Help does not move anything.
-    ("-h", Never),
     ("--help", Never),
     ("--dry-run", ByRound),
     ("--exclude", ByRound),

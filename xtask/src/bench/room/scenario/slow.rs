@@ -39,8 +39,8 @@ pub(super) fn congestion() -> Scenario {
                 OSTs of 25 MB/s and 160 files \
                 of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
                 four. Files of the sink grow over its OSTs extent by extent, but with \
-                --lab place-extents=0. Where files are placed in turn at the sink, the bound has to \
-                write them there, too.",
+                --lab place-extents=0. Where files are placed in turn at the sink, the bound has \
+                to write them there, too.",
         stages: vec![
             beside_plain(run("8 OSTs, clear", eight, [false, false])),
             beside_plain(run("8 OSTs, source", eight, [true, false])),
