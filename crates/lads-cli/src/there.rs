@@ -1,7 +1,7 @@
 //! Commands about storage on another host: LADS runs there, and its output is printed here.
 
 use crate::args::{COMMANDS, EXPAND, can_expand};
-use crate::{args, complain, config, ls, not_started};
+use crate::{EXIT_UNREAD, args, complain, config, ls, not_started};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ArgMatches;
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, deploy};
@@ -217,7 +217,12 @@ fn attempt(
         let _ = child.kill();
     }
     let status = child.wait().context("the remote shell").map_err(other)?;
-    match complaint.context("cannot write to standard output").map_err(other)? {
+    let complaint = match complaint {
+        // The reader has gone, as with `lads ls dtn2: | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Some(EXIT_UNREAD)),
+        result => result.context("cannot write to standard output").map_err(other)?,
+    };
+    match complaint {
         Some(complaint) if complaint.starts_with(COMPLAINTS[0]) => return Ok(None),
         Some(complaint) => {
             let complaint = String::from_utf8_lossy(&complaint);

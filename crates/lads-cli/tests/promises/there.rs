@@ -111,6 +111,16 @@ fn entries_of_another_host_are_listed() {
 }
 
 #[test]
+fn a_reader_that_has_gone_ends_it_without_a_message() {
+    let (_world, shell) = host();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = lads(&shell, &["ls", "there:data"]);
+    let ended = command.stdout(writer).output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr), (Some(141), Vec::new()));
+}
+
+#[test]
 fn listed_entries_are_those_of_ls() {
     let (world, _shell) = host();
     world.write("data/with space", b"x");
