@@ -1,11 +1,11 @@
 //! How many requests an end should have in flight on storage that hides its OSTs.
 //!
 //! Where OSTs are hidden, many requests meet many of them, so more requests are better
-//! (ARCHITECTURE.md, decision 24). But behind a mount there may also be one rotating disk, or a
-//! server that gets slower when it has many requests. No file system tells this. So an end starts
-//! with as many requests as are best on most storage, and tries now and then whether fewer are
-//! better. It takes fewer only if they gain ([`Tuning::match_gain_min`]), and goes back as soon as
-//! more lose nothing.
+//! (docs/decisions/24-hidden-osts.md). But behind a mount there may also be one rotating disk, or a
+//! server that gets slower when it has many requests. No file system reports this. So an end starts
+//! with the number of requests that is best on most storage, and sometimes probes smaller numbers.
+//! It keeps a smaller number only if it gains ([`Tuning::match_gain_min`]), and goes back as soon
+//! as more requests lose nothing.
 //!
 //! ```text
 //!           the hold is over

@@ -478,7 +478,7 @@ tuning! {
     /// Half and double: same.
     batch_gap_max: Duration = Duration::from_secs(10);
     /// A write that usually takes less than this is done by the thread that received it: to hand
-    /// the write over would cost about as much (ARCHITECTURE.md, decision 3).
+    /// the write over would cost about as much (docs/decisions/03-receiver-writes.md).
     /// Half same, double -0.18 ± 0.19.
     at_once_max: Duration = Duration::from_millis(3);
     /// How often it is judged which part limits a transfer. In the first tenth of a second, the

@@ -7,6 +7,7 @@
 
 mod code;
 mod layers;
+mod pages;
 mod use_of;
 
 use std::collections::BTreeMap;
@@ -327,19 +328,6 @@ fn no_file_of_code_is_long() {
 }
 
 #[test]
-fn every_page_has_one_title() {
-    for path in files().into_iter().filter(|path| has_extension(path, &["md"])) {
-        let text = fs::read_to_string(root().join(&path)).unwrap();
-        let first = text.lines().next().unwrap_or_default();
-        assert!(first.starts_with("# "), "{} does not begin with a title", path.display());
-        let is_prose = |index: &usize| index.is_multiple_of(2);
-        let prose = text.split("```").enumerate().filter(|(index, _)| is_prose(index));
-        let titles = prose.flat_map(|(_, part)| part.lines()).filter(|line| line.starts_with("# "));
-        assert_eq!(titles.count(), 1, "titles of {}", path.display());
-    }
-}
-
-#[test]
 fn no_path_of_one_machine_is_named() {
     let homes = [concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/")];
     no_line(&["rs", "md", "toml", "sh", "yml", "svg"], "nobody else has it", |_, line| {
@@ -351,35 +339,4 @@ fn no_path_of_one_machine_is_named() {
             })
         })
     });
-}
-
-/// The protocol page shows bytes. The tests of the core must check the same bytes.
-#[test]
-fn the_golden_bytes_on_the_protocol_page_are_those_that_are_tested() {
-    let page = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
-    let page: Vec<&str> = page.split_whitespace().collect();
-    let page = page.join(" ");
-    let tests = fs::read_to_string(root().join("crates/lads-core/src/message/tests.rs")).unwrap();
-    let is_hex =
-        |text: &&str| text.len() > 4 && text.chars().all(|c| c == ' ' || (c.is_ascii_hexdigit()));
-    let golden: Vec<&str> = tests.split('"').filter(is_hex).filter(|s| s.contains(' ')).collect();
-    assert!(golden.len() >= 7, "golden strings not found");
-    for bytes in golden {
-        assert!(page.contains(bytes), "docs/protocol.md, section 7, lacks {bytes}");
-    }
-}
-
-/// The promises in the README name tests. These must exist.
-#[test]
-fn every_test_that_the_readme_names_exists() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let promises = readme.split("## Promises").nth(1).expect("the README makes promises");
-    let promises = promises.split("\n## ").next().unwrap();
-    let sources: String = lines_of(&["rs"]).into_iter().map(|(_, _, line)| line + "\n").collect();
-    let names = promises.split('`').skip(1).step_by(2).filter(|name| {
-        name.matches('_').count() > 2 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
-    });
-    for name in names {
-        assert!(sources.contains(&format!("fn {name}(")), "no test is called {name}");
-    }
 }

@@ -229,7 +229,7 @@ fn where_the_guess_is_right_next_to_nothing_is_lost() {
     }
 }
 
-/// The figures of ARCHITECTURE.md, decision 25, and of the numbers of policy.
+/// Checks the figures of docs/decisions/25-matching-requests.md and of the numbers of policy.
 #[test]
 fn the_rates_of_the_page() {
     let mut rows = String::new();

@@ -2,7 +2,7 @@
 //!
 //! The thread that reads a block also sends it: the bytes are still in the cache of its core, and
 //! no other thread has to be woken. (Measured against a separate thread for sending:
-//! ARCHITECTURE.md, decision 1.)
+//! docs/decisions/01-run-to-completion.md.)
 
 use super::input::{Got, Input};
 use super::instead::Instead;
