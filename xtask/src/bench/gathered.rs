@@ -35,7 +35,7 @@ pub(super) fn run(directory: &Path, names: &[&str]) -> Result<()> {
 /// A page with all tables, in the order of the names.
 fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
     let commit = the_commit(kept)?;
-    let mut page = format!("All of commit {commit}.\n");
+    let mut page = format!("All of commit {commit}.\n{}", summary(names, kept));
     let mut seconds = 0.0;
     for name in names {
         let Some(value) = kept.get(name) else { continue };
@@ -52,6 +52,36 @@ fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
         let _ = writeln!(page, "Not measured: {name}.");
     }
     Ok(page)
+}
+
+/// Name of the row of LADS with default options, in the tables of races and of rooms.
+const LADS: &str = "LADS";
+
+/// Returns the table of each rival's time as a multiple of the time of LADS, over all races; empty
+/// if there is none.
+fn summary(names: &[&str], kept: &BTreeMap<&str, Value>) -> String {
+    let mut rows = String::new();
+    for name in names {
+        for table in kept.get(name).and_then(|it| it["tables"].as_array()).into_iter().flatten() {
+            let title = table["title"].as_str().unwrap_or(name);
+            let times = times(table);
+            let Some(&(_, ours)) = times.iter().find(|(mover, _)| *mover == LADS) else { continue };
+            for (mover, seconds) in times.iter().filter(|(mover, _)| !mover.starts_with(LADS)) {
+                let _ = writeln!(rows, "| {title} | {mover} | {:.2} |", seconds / ours);
+            }
+        }
+    }
+    match rows.is_empty() {
+        true => rows,
+        false => format!("\n| transfer | rival | its time, LADS = 1 |\n|---|---|---|\n{rows}"),
+    }
+}
+
+/// Returns the movers of a race and their median times, in seconds.
+fn times(table: &Value) -> Vec<(&str, f64)> {
+    let time = |row: &'_ Value| row["elapsed_seconds"]["median"].as_f64();
+    let rows = table["rows"].as_array().into_iter().flatten();
+    rows.filter_map(|row| Some((row["mover"].as_str()?, time(row)?))).collect()
 }
 
 /// The commit that all tables are from.
@@ -101,6 +131,27 @@ mod tests {
                         ## small\n\nhere\n\n| s |\n\nThis took 90 s.\n\n\
                         All together took 3 minutes.\nNot measured: fig7.\n";
         assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn the_summary_has_the_time_of_each_rival_against_lads() {
+        let row = |mover: &str, median: f64| json!({ "mover": mover, "elapsed_seconds": { "median": median, "least": 0.0 } });
+        let rows = json!([
+            row("bare program", 1.0),
+            row("LADS", 2.0),
+            row("rsync daemon -aW", 5.0),
+            row("LADS, one thread", 9.0)
+        ]);
+        let mut big = of("abc", "| b |\n");
+        big["tables"] = json!([{ "title": "big: 1 × 2 GiB", "rows": rows }]);
+        // A table of words has no rows of a race.
+        let mut small = of("abc", "| s |\n");
+        small["tables"] = json!([{ "title": "small", "rows": [] }]);
+        let page = said(&[("big", big), ("small", small)]).unwrap();
+        let expected = "All of commit abc.\n\n| transfer | rival | its time, LADS = 1 |\n\
+                        |---|---|---|\n| big: 1 × 2 GiB | bare program | 0.50 |\n\
+                        | big: 1 × 2 GiB | rsync daemon -aW | 2.50 |\n\n## big\n";
+        assert!(page.starts_with(expected), "{page}");
     }
 
     #[test]
