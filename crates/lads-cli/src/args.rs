@@ -44,7 +44,9 @@ pub(crate) use ls::LsArgs;
 pub(crate) use mpi::{DoctorArgs, MpiEnvArgs, ShimArgs};
 use processors::ProcessorArgs;
 pub(crate) use rfs::{ReplayArgs, ServeFilesArgs};
-pub(crate) use settings::{EndSettings, LabSettings, SinkSettings, SourceSettings, parse};
+pub(crate) use settings::{
+    EndSettings, HOLDS_SETTINGS, LabSettings, SinkSettings, SourceSettings, parse,
+};
 pub(crate) use text::{COPY_EXAMPLES, COPY_NOTES};
 pub(crate) use there::{COMMANDS, EXPAND, can_expand};
 

@@ -254,8 +254,11 @@ fn with_defaults(
     }
     let hosts = hosts(leaf, matches);
     let is_open = |argument: &Arg| {
-        let given = matches.value_source(argument.get_id().as_str());
-        !matches!(given, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+        let id = argument.get_id().as_str();
+        let given = matches.value_source(id);
+        // Typed settings are added to those of the default, and replace those with the same key.
+        args::HOLDS_SETTINGS.contains(&id)
+            || !matches!(given, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
     };
     let mut settings = Vec::new();
     for argument in options(leaf) {

@@ -82,7 +82,7 @@ pub(crate) fn only_for_copy(matches: &ArgMatches) -> Vec<String> {
         !CHECK_TAKES.contains(&id) && source == Some(ValueSource::CommandLine)
     };
     let mut refused: Vec<String> = own.get_arguments().filter(is_given).map(written).collect();
-    for option in ["source", "sink", "lab"] {
+    for option in settings::HOLDS_SETTINGS {
         let texts = matches.get_many(option).into_iter().flatten();
         let keys = texts.flat_map(settings::keys).filter(|key| !CHECK_KEYS.contains(&key.as_str()));
         refused.extend(keys.map(|key| format!("--{option} {key}")));

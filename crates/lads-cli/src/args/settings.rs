@@ -17,6 +17,9 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+/// Identifiers of the options that hold settings.
+pub(crate) const HOLDS_SETTINGS: [&str; 3] = ["source", "sink", "lab"];
+
 /// Settings of either end.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct EndSettings {

@@ -91,6 +91,17 @@ fn a_list_has_all_its_values() {
 }
 
 #[test]
+fn typed_settings_are_added_to_those_of_a_file_and_go_before_them() {
+    let home = Home::with("source = \"pin=65000,threads=2\"\nlab = \"journal=no\"\n");
+    let refused = run(home.cp(&["--source=threads=3"])).expect(2);
+    assert!(format!("{refused:?}").contains("no processor 65000"), "{refused:?}");
+    run(home.cp(&["--source", "pin=0"])).expect(0);
+    let mut command = home.cp(&["--source=pin=0"]);
+    command.env("LADS_SOURCE", "pin=64999");
+    run(command).expect(0);
+}
+
+#[test]
 fn the_file_of_the_user_goes_before_that_of_the_system() {
     if !is_root() || !has("unshare") {
         return;
