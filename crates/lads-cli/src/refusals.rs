@@ -80,7 +80,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("--no-W", DELTA),
     ("--checksum-choice=NAME", "blocks are always checked with XXH3; leave it out"),
     ("--cc=NAME", "blocks are always checked with XXH3; leave it out"),
-    ("-B --block-size=SIZE", DELTA),
+    (
+        "-B --block-size=SIZE",
+        "lads sends whole files (-W); --lab block-size=SIZE is the size of its requests",
+    ),
     ("--rsync-path=PROGRAM", "use --remote-lads PATH"),
     ("--delete-missing-args", MISSING_ARGS),
     ("--ignore-missing-args", MISSING),
@@ -135,6 +138,18 @@ const REFUSED: &[(&str, &str)] = &[
     ("-6 --ipv6", SSH_FAMILY),
 ];
 
+/// Options of version 0.1, and their replacements.
+const REPLACED: &[(&str, &str)] = &[
+    ("--threads=N", "use --source threads=N and --sink threads=N"),
+    ("--layout=SPEC", "use --source layout=SPEC and --sink layout=SPEC"),
+    ("--pin=CPUS", "use --source pin=CPUS and --sink pin=CPUS"),
+    ("--schedule=RULE", "use --lab schedule=RULE"),
+    ("--place=RULE", "use --sink place=RULE"),
+    ("--stage=DIR", "use --source stage=DIR or --sink stage=DIR"),
+    ("--no-journal", "use --lab journal=no"),
+    ("--no-preallocate", "use --sink preallocate=no"),
+];
+
 /// Options that are accepted and have no effect; the user is told this once.
 const IGNORED: &[(&str, &str)] = &[
     ("-z --compress", COMPRESS),
@@ -174,7 +189,8 @@ pub(crate) fn add_to(command: Command) -> Command {
     let accepted = ACCEPTED
         .iter()
         .map(|&(names, undoes)| undoes.into_iter().fold(hidden_option(names), Arg::overrides_with));
-    let others = REFUSED.iter().chain(IGNORED).map(|&(names, _)| hidden_option(names));
+    let others = REFUSED.iter().chain(REPLACED).chain(IGNORED);
+    let others = others.map(|&(names, _)| hidden_option(names));
     command.args(accepted).args(others)
 }
 
@@ -199,6 +215,7 @@ pub(crate) fn given(matches: &ArgMatches) -> Vec<String> {
     let is_given = |names: &str| matches.value_source(names) == Some(ValueSource::CommandLine);
     let mut found: Vec<(usize, String)> = REFUSED
         .iter()
+        .chain(REPLACED)
         .filter(|(names, _)| is_given(names))
         .map(|(names, hint)| {
             let message = format!("{} is not possible: {hint}", names.replace(' ', ", "));
@@ -241,7 +258,7 @@ mod tests {
 
     #[test]
     fn every_refused_option_is_refused_with_a_hint() {
-        for (names, hint) in REFUSED {
+        for (names, hint) in REFUSED.iter().chain(REPLACED) {
             for arguments in typed(names) {
                 let messages = parse(&arguments);
                 assert_eq!(messages.len(), 1, "{arguments:?}");
