@@ -14,7 +14,7 @@ use lads_core::remote::message::{
 use lads_core::remote::name::Server;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 /// Where nobody listens any more.
@@ -104,6 +104,35 @@ fn what_is_asked_for_before_the_server_is_reached_is_asked_for_then() {
     sender.send(()).unwrap();
     client.finish().unwrap();
     assert_eq!(place.bytes("new"), b"");
+}
+
+/// Otherwise another process that knows of the close could remove the file before it is created.
+#[test]
+fn a_deferred_close_returns_after_the_answer_to_the_deferred_open() {
+    let place = Place::new();
+    let (sender, may_connect) = std::sync::mpsc::sync_channel(0);
+    let (is_closed, is_connected) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
+    let socket = stranger(&place).into();
+    let (closed, connected) = (Arc::clone(&is_closed), Arc::clone(&is_connected));
+    let connect = move || {
+        may_connect.recv().unwrap();
+        // A close that does not wait has time to return.
+        std::thread::park_timeout(Duration::from_millis(50));
+        assert!(!closed.load(Ordering::SeqCst), "closed before the server was reached");
+        connected.store(true, Ordering::SeqCst);
+        let (transport, channel) = both_ways(&socket).unwrap();
+        Ok(Connection { line: Box::new(socket), transport, channel })
+    };
+    let options = deferred(ClientOptions::default());
+    let client = Client::begin(Server::At(place.at.clone()), &options, connect).unwrap();
+    let file = client.open(b"new", CREATE, GROUP, true).unwrap();
+    sender.send(()).unwrap();
+    file.close(true).unwrap();
+    is_closed.store(true, Ordering::SeqCst);
+    assert!(is_connected.load(Ordering::SeqCst));
+    place.client().delete(b"new").unwrap();
+    client.finish().unwrap();
+    assert!(!place.path("new").exists());
 }
 
 #[test]
