@@ -281,7 +281,8 @@ Sends lads to hosts that do not have it, or removes it there.
 ~/.local/bin, ~/bin or ~/.cargo/bin, or among the copies that were sent earlier, and if its version
 is the same as here. Copies are sent to the first of these directories that has room and in which
 programs may be started: $LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID, $XDG_RUNTIME_DIR/lads. For a
-host of another architecture, lads-ARCHITECTURE (as `uname -m` prints it) must lie next to lads.";
+host of another architecture, lads-ARCHITECTURE (as `uname -m` prints it) must lie next to lads, or
+in PREFIX/lib/lads if lads is PREFIX/bin/lads.";
 
 /// Examples of it.
 pub(super) const DEPLOY_EXAMPLES: &str = "\
