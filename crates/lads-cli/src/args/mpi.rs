@@ -12,7 +12,7 @@ Prints what a shell must set so that an MPI program can use files named rfs:HOST
 shim for its MPI, which is preloaded, and the file with the token of the server. As comments it \
 says how mpirun and srun pass that on.
 
-Shims are built once, in a checkout of LADS: cargo xtask shims";
+Shims are in the package lads-mpi, or are built in a checkout of LADS: cargo xtask shims";
 
 const ENV_EXAMPLES: &str = "\
 Examples:
