@@ -12,6 +12,7 @@ mod machine;
 mod mpi;
 mod packages;
 mod programs;
+mod recipes;
 mod sbom;
 mod trial;
 
@@ -104,6 +105,9 @@ fn make() -> Result<PathBuf> {
     }
     drop(scratch);
     made.push(sbom::write(&out)?);
+    let sources = recipes::sources(&out)?;
+    made.extend(recipes::write(&sources, &out)?);
+    made.push(sources);
     sum_up(&out, &made)?;
     for path in made.iter().chain([&out.join("SHA256SUMS")]) {
         println!("{:>9} bytes  {}", fs::metadata(path)?.len(), path.display());
