@@ -76,7 +76,7 @@ fn make() -> Result<PathBuf> {
         let program = out.join(format!("lads-{}", machine.name));
         machine.build(&target.join("dist-build"), &program)?;
         programs.push(program);
-        let program = dynamic_program(&target, machine);
+        let program = dynamic_program(&target, machine.name);
         libraries.push(zig.build(machine, &target.join("dist-dynamic"), &program)?);
         dynamic.push(program);
     }
@@ -115,9 +115,9 @@ fn make() -> Result<PathBuf> {
     Ok(out)
 }
 
-/// The path of the dynamic program for a machine, without symbols.
-fn dynamic_program(target: &Path, machine: &machine::Machine) -> PathBuf {
-    target.join("dist-dynamic").join(format!("lads-{}", machine.name))
+/// The path of the dynamic program for a machine, without symbols, below the directory of cargo.
+pub(crate) fn dynamic_program(target: &Path, machine: &str) -> PathBuf {
+    target.join("dist-dynamic").join(format!("lads-{machine}"))
 }
 
 /// Builds the shims, and packs them for Debian, for Red Hat, and as an archive.
