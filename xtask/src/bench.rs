@@ -7,6 +7,7 @@
 //! is missing.
 
 pub(crate) mod bare;
+mod builds;
 mod check;
 mod estimates;
 mod gathered;
@@ -34,10 +35,11 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 16] = [
+pub(crate) const NAMES: [&str; 17] = [
     "big",
     "medium",
     "small",
+    "static",
     "null",
     "check",
     "journal",
@@ -56,8 +58,10 @@ pub(crate) const NAMES: [&str; 16] = [
 /// What every benchmark needs.
 struct Bench {
     lads: PathBuf,
-    /// The program that `cargo xtask dist` makes, which `first` sends.
+    /// The static program that `cargo xtask dist` builds, which `first` sends.
     first: PathBuf,
+    /// The dynamic program that `cargo xtask dist` builds.
+    dynamic: PathBuf,
     /// A directory in memory, on tmpfs.
     memory: PathBuf,
     /// A directory on the disk that holds the build.
@@ -101,7 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         ref some => some.to_vec(),
     };
     let first = room::first::program();
-    let bench = Bench { lads: shell::build_lads()?, first, memory: "/dev/shm".into(), disk };
+    let dynamic = crate::dist::dynamic_program(&shell::target_dir()?, std::env::consts::ARCH);
+    let memory = "/dev/shm".into();
+    let bench = Bench { lads: shell::build_lads()?, first, dynamic, memory, disk };
     for name in names {
         println!("\n## {name}\n");
         if room::NAMES.contains(&name) {
@@ -127,6 +133,7 @@ impl Bench {
         let start = Instant::now();
         let tables = match name {
             "big" | "medium" | "small" => vec![moves::run(self, name)?],
+            "static" => builds::run(self)?,
             "null" => null::run(self)?,
             "check" => check::run(self)?,
             "journal" => journal::run(self)?,
@@ -158,6 +165,10 @@ impl Bench {
         match name {
             "big" | "medium" | "small" => {
                 needs.program("rsync").space(&self.memory, moves::space(name))
+            }
+            "static" => {
+                let files = needs.file(&self.first).file(&self.dynamic);
+                files.space(&self.memory, builds::space())
             }
             "null" => needs.space(&self.memory, null::FILE_BYTES),
             "check" => needs.program("rsync").program("diff").space(&self.memory, check::space()),

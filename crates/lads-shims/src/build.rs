@@ -99,7 +99,11 @@ pub fn newest_static_library(directory: &Path) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("there is no liblads_mpiio.a in {}", directory.display()))
 }
 
-fn compile(
+/// Compiles the shim into a file. The parameters are those of [`build()`].
+///
+/// # Errors
+/// If it cannot be compiled. The text contains the messages of the compiler.
+pub fn compile(
     mpi: Mpi,
     compiler: &str,
     static_library: &Path,
@@ -111,8 +115,8 @@ fn compile(
     command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"]).args(options);
     command.arg(concat!("-DLADS_VERSION=\"", env!("CARGO_PKG_VERSION"), "\""));
     command.args(sources).arg(static_library);
-    // What Rust is made of must not stand in the way of the program's own functions.
-    command.arg("-Wl,--exclude-libs,ALL").arg(format!("-Wl,-soname,{}", mpi.library()));
+    command.arg(format!("-Wl,--version-script={SOURCES}/exports.map"));
+    command.arg(format!("-Wl,-soname,{}", mpi.library()));
     command.arg("-o").arg(to).args(["-ldl", "-lpthread", "-lm", "-lgcc_s"]);
     let output = command.output().map_err(|error| format!("cannot start {compiler}: {error}"))?;
     if !output.status.success() {

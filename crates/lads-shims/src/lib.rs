@@ -7,7 +7,7 @@
 mod build;
 mod mpi;
 
-pub use build::{build, mpi_of, newest_static_library};
+pub use build::{build, compile, mpi_of, newest_static_library};
 pub use mpi::Mpi;
 use std::path::{Path, PathBuf};
 

@@ -14,7 +14,12 @@ use std::time::{Duration, Instant};
 
 /// LADS from one process to another over loopback TCP, with these options.
 pub(super) fn lads<'a>(bench: &Bench, name: &str, target: PathBuf, options: &[&str]) -> Mover<'a> {
-    let lads = bench.lads.clone();
+    program(&bench.lads, name, target, options)
+}
+
+/// A program of LADS, as in [`lads()`].
+pub(super) fn program<'a>(lads: &Path, name: &str, target: PathBuf, options: &[&str]) -> Mover<'a> {
+    let lads = lads.to_owned();
     let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     Mover::new(name, target, move |source, target| {
         timed(shell::command(&lads).args(["cp", "-q"]).args(&options).args(slashed(source, target)))

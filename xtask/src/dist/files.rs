@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Pages next to the program.
-const PAGES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+pub(super) const PAGES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Shells, and where each one looks for completions below `/usr/share`.
 const SHELLS: [(&str, &str); 3] = [
@@ -22,9 +22,7 @@ const SHELLS: [(&str, &str); 3] = [
 pub(super) fn unpacked(program: &Path, speaker: &Path, root: &Path) -> Result<()> {
     fs::create_dir_all(root.join("completions"))?;
     place(program, &root.join("lads"), 0o755)?;
-    for page in PAGES {
-        place(&shell::root().join(page), &root.join(page), 0o644)?;
-    }
+    pages(&PAGES, root)?;
     shell::run_quietly(shell::command(speaker).arg("man").arg(root.join("man")))?;
     for (language, _) in SHELLS {
         let text = completions(speaker, language)?;
@@ -33,12 +31,19 @@ pub(super) fn unpacked(program: &Path, speaker: &Path, root: &Path) -> Result<()
     Ok(())
 }
 
-/// Creates the tree of an installed package.
-pub(super) fn installed(program: &Path, speaker: &Path, root: &Path) -> Result<()> {
+/// Creates the tree of an installed package, with the programs that it sends to other hosts.
+pub(super) fn installed(
+    program: &Path,
+    sent: &[PathBuf],
+    speaker: &Path,
+    root: &Path,
+) -> Result<()> {
     place(program, &root.join("usr/bin/lads"), 0o755)?;
-    for page in PAGES {
-        place(&shell::root().join(page), &root.join("usr/share/doc/lads").join(page), 0o644)?;
+    for program in sent {
+        let name = program.file_name().unwrap_or_default();
+        place(program, &root.join("usr/lib/lads").join(name), 0o755)?;
     }
+    pages(&PAGES, &root.join("usr/share/doc/lads"))?;
     let man = root.join("usr/share/man/man1");
     shell::run_quietly(shell::command(speaker).arg("man").arg(&man))?;
     for entry in fs::read_dir(man)? {
@@ -56,7 +61,14 @@ fn completions(speaker: &Path, language: &str) -> Result<String> {
     shell::output(shell::command(speaker).args(["completions", language]))
 }
 
-fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
+/// Copies pages of the project to a directory.
+pub(super) fn pages(pages: &[&str], to: &Path) -> Result<()> {
+    pages.iter().map(Path::new).try_for_each(|page| {
+        place(&shell::root().join(page), &to.join(page.file_name().unwrap_or_default()), 0o644)
+    })
+}
+
+pub(super) fn place(from: &Path, to: &Path, mode: u32) -> Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(to))?;
     fs::copy(from, to)?;
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)

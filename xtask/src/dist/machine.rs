@@ -37,12 +37,12 @@ pub(super) struct Machine {
     pub(super) debian: &'static str,
     /// In the words of OCI.
     pub(super) oci: &'static str,
-    target: &'static str,
+    pub(super) target: &'static str,
     /// Prefix of the names of the cross compiler and binutils.
     prefix: &'static str,
 }
 
-/// All machines. Both programs are static and use glibc, because the allocator of musl is slower.
+/// All machines. The static programs use glibc, because the allocator of musl is slower.
 pub(super) const MACHINES: [Machine; 2] = [
     Machine {
         name: "x86_64",
@@ -72,11 +72,13 @@ impl Machine {
             return Some(shell::command(program));
         }
         let mut command = shell::command(shell::find(&format!("qemu-{}-static", self.name))?);
-        command.arg(program);
+        // The loader and the C library of dynamic programs.
+        command.args(["-L", &format!("/usr/{}", self.prefix.trim_end_matches('-'))]).arg(program);
         Some(command)
     }
 
-    fn tool(&self, name: &str) -> String {
+    /// Returns the name of a program of binutils, or the compiler, for the machine.
+    pub(super) fn tool(&self, name: &str) -> String {
         if self.is_this() { name.to_owned() } else { format!("{}{name}", self.prefix) }
     }
 
@@ -108,21 +110,12 @@ impl Machine {
 
     /// Builds the static program, and removes its symbols.
     pub(super) fn build(&self, directory: &Path, to: &Path) -> Result<()> {
-        let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-        let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
-        let home = home.context("there is no home directory")?;
-        // Paths of this machine are not in it.
-        let flags = [
-            "-Ctarget-feature=+crt-static".to_owned(),
-            "-Clink-arg=-Wl,--build-id=none".to_owned(),
-            format!("-Clinker={}", self.tool("gcc")),
-            format!("--remap-path-prefix={}=/lads", shell::root().display()),
-            format!("--remap-path-prefix={}=/cargo", home.display()),
-        ];
+        let flags =
+            ["-Ctarget-feature=+crt-static".to_owned(), format!("-Clinker={}", self.tool("gcc"))];
         let mut cargo = shell::cargo();
         cargo.args(["build", "--locked", "--profile", "dist", "--package", "lads-cli"]);
         cargo.args(["--target", self.target, "--target-dir"]).arg(directory);
-        shell::run(cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")))?;
+        shell::run(cargo.env("CARGO_ENCODED_RUSTFLAGS", same_everywhere(&flags)?))?;
         let built = directory.join(self.target).join("dist/lads");
         let symbols = shell::output(shell::command(self.tool("nm")).arg(&built))?;
         ensure!(symbols.contains(" T main\n"), "{} has no symbols", built.display());
@@ -132,6 +125,20 @@ impl Machine {
         ensure!(bytes <= BYTES_MAX, "{}: {bytes} bytes, at most {BYTES_MAX}", to.display());
         Ok(())
     }
+}
+
+/// Adds the flags of the compiler that make the bytes independent of the directories of this
+/// machine. Returns all flags as cargo reads them.
+pub(super) fn same_everywhere(flags: &[String]) -> Result<String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let home = home.context("there is no home directory")?;
+    let ours = [
+        "-Clink-arg=-Wl,--build-id=none".to_owned(),
+        format!("--remap-path-prefix={}=/lads", shell::root().display()),
+        format!("--remap-path-prefix={}=/cargo", home.display()),
+    ];
+    Ok([flags, &ours].concat().join("\x1f"))
 }
 
 /// Reports and prints the forbidden functions of a program, as listed by `nm`.

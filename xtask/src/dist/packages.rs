@@ -1,5 +1,6 @@
 //! Packages for Debian and for Red Hat, and an image for containers.
 
+use super::dynamic::GLIBC;
 use super::machine::Machine;
 use super::{TIME, files};
 use crate::scratch::Scratch;
@@ -13,6 +14,52 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SUMMARY: &str = "Layout-aware bulk data mover between parallel file systems";
 const DESCRIPTION: &str = "Moves large data sets between parallel file systems, over a LAN or a \
                            long-distance network.";
+
+/// A package, for both kinds.
+#[derive(Debug)]
+pub(super) struct Package {
+    name: &'static str,
+    summary: &'static str,
+    description: &'static str,
+    /// More fields of the control file of Debian.
+    debian: String,
+    /// More tags of the spec of Red Hat.
+    red_hat: String,
+}
+
+impl Package {
+    /// The package with the program.
+    pub(super) fn of_lads() -> Self {
+        Self {
+            name: "lads",
+            summary: SUMMARY,
+            description: DESCRIPTION,
+            debian: format!("Depends: libc6 (>= {GLIBC})\nRecommends: openssh-client\n"),
+            red_hat: format!("Requires: {}\nRecommends: openssh-clients\n", needed_by_rpm()),
+        }
+    }
+
+    /// The package with the shims.
+    pub(super) fn of_shims() -> Self {
+        Self {
+            name: "lads-mpi",
+            summary: "Remote files for MPI programs",
+            description: "Libraries that MPI programs preload to use remote files of lads, for \
+                          MPICH 4, Open MPI 4 and the standard ABI of MPI 5, and newer ones.",
+            debian: format!(
+                "Depends: lads (= {VERSION}), libc6 (>= {GLIBC})\nSuggests: libmpich12, \
+                 libopenmpi3\n"
+            ),
+            red_hat: format!("Requires: lads = {VERSION}, {}\n", needed_by_rpm()),
+        }
+    }
+}
+
+/// Returns the capability of the oldest glibc, which is that of 64 bits on both machines.
+fn needed_by_rpm() -> String {
+    format!("libc.so.6(GLIBC_{GLIBC})(64bit)")
+}
+
 /// Programs that create packages, and their Debian packages.
 const NEEDED: [(&str, &str); 2] = [("dpkg-deb", "dpkg"), ("rpmbuild", "rpm")];
 
@@ -22,16 +69,21 @@ pub(super) fn prepare() -> Result<()> {
 }
 
 /// Creates a package for Debian from an installed tree.
-pub(super) fn deb(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf> {
+pub(super) fn deb(
+    package: &Package,
+    machine: &Machine,
+    tree: &Path,
+    out: &Path,
+) -> Result<PathBuf> {
+    let Package { name, summary, description, debian, .. } = package;
     let control = format!(
-        "Package: lads\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: LADS developers\n\
-         Section: net\nPriority: optional\nRecommends: openssh-client\n\
-         Description: {SUMMARY}\n {DESCRIPTION}\n",
+        "Package: {name}\nVersion: {VERSION}\nArchitecture: {}\nMaintainer: LADS developers\n\
+         Section: net\nPriority: optional\n{debian}Description: {summary}\n {description}\n",
         machine.debian
     );
     fs::create_dir_all(tree.join("DEBIAN"))?;
     fs::write(tree.join("DEBIAN/control"), control)?;
-    let package = out.join(format!("lads_{VERSION}_{}.deb", machine.debian));
+    let package = out.join(format!("{name}_{VERSION}_{}.deb", machine.debian));
     let mut pack = shell::command("dpkg-deb");
     // Older versions of Debian do not read zstd.
     pack.env("SOURCE_DATE_EPOCH", TIME).args(["--root-owner-group", "-Zxz", "--build"]);
@@ -41,18 +93,28 @@ pub(super) fn deb(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf>
 }
 
 /// Creates a package for Red Hat from an installed tree.
-pub(super) fn rpm(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf> {
+pub(super) fn rpm(
+    package: &Package,
+    machine: &Machine,
+    tree: &Path,
+    out: &Path,
+) -> Result<PathBuf> {
+    let Package { name, summary, description, red_hat, .. } = package;
     let scratch = Scratch::new(out, "rpm")?;
     let spec = scratch.join("lads.spec");
+    // The directories of its own are those that have its name; the files are all others.
+    let mut find = shell::command("find");
+    find.current_dir(tree).args(["usr", "-type", "f", "-printf", "/%p\\n"]);
+    let mut files: Vec<_> = shell::output(&mut find)?.lines().map(str::to_owned).collect();
+    files.sort();
     let text = format!(
-        "Name: lads\nVersion: {VERSION}\nRelease: 1\nSummary: {SUMMARY}\n\
-         License: Apache-2.0 OR MIT\nRecommends: openssh-clients\nAutoReqProv: no\n\n\
-         %description\n{DESCRIPTION}\n\n\
+        "Name: {name}\nVersion: {VERSION}\nRelease: 1\nSummary: {summary}\n\
+         License: Apache-2.0 OR MIT\n{red_hat}AutoReqProv: no\n\n\
+         %description\n{description}\n\n\
          %install\ncp -a {}/usr %{{buildroot}}/\n\n\
-         %files\n/usr/bin/lads\n/usr/share/doc/lads\n/usr/share/man/man1/*\n\
-         /usr/share/bash-completion/completions/lads\n/usr/share/zsh/site-functions/_lads\n\
-         /usr/share/fish/vendor_completions.d/lads.fish\n",
-        tree.display()
+         %files\n%dir /usr/lib/lads\n%dir /usr/share/doc/{name}\n{}\n",
+        tree.display(),
+        files.join("\n")
     );
     fs::write(&spec, text)?;
     let mut build = shell::command("rpmbuild");
@@ -73,7 +135,7 @@ pub(super) fn rpm(machine: &Machine, tree: &Path, out: &Path) -> Result<PathBuf>
         build.args(["--define", definition]);
     }
     shell::run_quietly(build.arg(&spec))?;
-    let name = format!("lads-{VERSION}-1.{}.rpm", machine.name);
+    let name = format!("{name}-{VERSION}-1.{}.rpm", machine.name);
     let built = scratch.join("top/RPMS").join(machine.name).join(&name);
     let package = out.join(name);
     fs::copy(&built, &package).with_context(|| built.display().to_string())?;

@@ -2,59 +2,85 @@
 //! and with an older C library; installed packages and images.
 
 use super::machine::{MACHINES, Machine};
+use super::programs;
 use crate::scratch::Scratch;
 use crate::{setup, shell};
 use anyhow::{Context, Result, ensure};
+use lads_shims::Mpi;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Moves a tree with each program, and from each to each. `programs` are in the order of
-/// [`MACHINES`].
-pub(super) fn run(programs: &[PathBuf], out: &Path) -> Result<()> {
-    let scratch = Scratch::new(out, "trial")?;
+/// Moves a tree with each program, from each static program to each, and from each dynamic program
+/// to the static program of the same machine. Programs are in the order of [`MACHINES`].
+pub(super) fn run(programs: &[PathBuf], dynamic: &[PathBuf], roots: &Scratch) -> Result<()> {
+    let scratch = Scratch::new(&roots.join(""), "trial")?;
     fs::create_dir_all(scratch.join("from/below"))?;
     fs::write(scratch.join("from/below/file"), vec![7; 3_000_000])?;
     fs::write(scratch.join("from/empty"), "")?;
+    let statics = starters(programs, "static", &scratch)?;
+    for (here, program) in &statics {
+        for (there, other) in &statics {
+            over_a_shell(program, other, &scratch)
+                .with_context(|| format!("from {} to {}", here.name, there.name))?;
+            println!("tried: {} to {}", here.name, there.name);
+        }
+    }
+    let dynamics = starters(dynamic, "dynamic", &scratch)?;
+    for ((machine, program), (_, other)) in dynamics.iter().zip(&statics) {
+        over_a_shell(program, other, &scratch).with_context(|| machine.name)?;
+        println!("tried: dynamic {} to static", machine.name);
+    }
+    // An emulated program that starts its own file starts the emulator.
+    for (_, program) in statics.iter().chain(&dynamics).filter(|(it, _)| it.is_this()) {
+        moves(shell::command(program), &[], "", &scratch)?;
+    }
+    if !setup::is_root() {
+        println!("not tried: other roots need root");
+        return Ok(());
+    }
+    let own = MACHINES.iter().position(Machine::is_this);
+    let own = own.context("there is no program for this machine")?;
+    in_an_empty_root(&programs[own], &scratch)?;
+    debian_11(roots)?;
+    with_old_resolver(&programs[own], "getent knows no address of it", roots)?;
+    with_old_resolver(&dynamic[own], "failed to lookup address information", roots)?;
+    println!("tried: static and dynamic with the C library of Debian 11");
+    Ok(())
+}
+
+/// Returns the machines whose programs run here, with scripts that start them.
+fn starters(
+    programs: &[PathBuf],
+    kind: &str,
+    scratch: &Scratch,
+) -> Result<Vec<(&'static Machine, PathBuf)>> {
     let mut starters = Vec::new();
     for (machine, program) in MACHINES.iter().zip(programs) {
         if machine.runs(program).is_none() {
             println!("not tried for {}: qemu-{}-static is missing", machine.name, machine.name);
             continue;
         }
-        starters.push((machine, starter(machine, program, &scratch)?));
+        starters.push((machine, starter(machine, program, kind, scratch)?));
     }
-    for (here, program) in &starters {
-        // An emulated program that starts its own file starts the emulator.
-        if here.is_this() {
-            moves(shell::command(program), &[], "", &scratch)?;
-        }
-        for (there, other) in &starters {
-            let shell = scratch.join("shell");
-            lads_tried::write_script(&shell, "shift; exec \"$@\"")?;
-            let words = [
-                format!("--rsh={}", shell.display()),
-                format!("--remote-lads={}", other.display()),
-                "--data-address=127.0.0.1".to_owned(),
-            ];
-            moves(shell::command(program), &words, "there:", &scratch)
-                .with_context(|| format!("from {} to {}", here.name, there.name))?;
-            println!("tried: {} to {}", here.name, there.name);
-        }
-    }
-    if !setup::is_root() {
-        println!("not tried: other roots need root");
-        return Ok(());
-    }
-    let own = MACHINES.iter().zip(programs).find(|(machine, _)| machine.is_this());
-    let (_, program) = own.context("there is no program for this machine")?;
-    in_an_empty_root(program, &scratch)?;
-    in_debian_11(program, &scratch)
+    Ok(starters)
+}
+
+/// Moves the tree from one program to another one, which a remote shell starts.
+fn over_a_shell(program: &Path, other: &Path, scratch: &Scratch) -> Result<()> {
+    let shell = scratch.join("shell");
+    lads_tried::write_script(&shell, "shift; exec \"$@\"")?;
+    let words = [
+        format!("--rsh={}", shell.display()),
+        format!("--remote-lads={}", other.display()),
+        "--data-address=127.0.0.1".to_owned(),
+    ];
+    moves(shell::command(program), &words, "there:", scratch)
 }
 
 /// A script that starts a program, with an emulator if it needs one.
-fn starter(machine: &Machine, program: &Path, scratch: &Scratch) -> Result<PathBuf> {
-    let path = scratch.join(&format!("lads-for-{}", machine.name));
+fn starter(machine: &Machine, program: &Path, kind: &str, scratch: &Scratch) -> Result<PathBuf> {
+    let path = scratch.join(&format!("{kind}-lads-for-{}", machine.name));
     let command = machine.runs(program).context("it cannot be run here")?;
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|it| format!("'{}'", it.to_string_lossy())).collect();
@@ -90,67 +116,115 @@ fn in_an_empty_root(program: &Path, scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program with the C library of Debian 11, which looks names up for it.
-fn in_debian_11(program: &Path, scratch: &Scratch) -> Result<()> {
-    let mut script = shell::command("unshare");
-    script.args(["-m", "sh"]).arg(shell::root().join("xtask/src/dist/debian-11.sh"));
-    shell::run_quietly(script.arg(scratch.join("debian-11")).arg(program))?;
-    println!("tried: with the C library of Debian 11");
-    Ok(())
+/// The root with the C library of Debian 11.
+fn debian_11(roots: &Scratch) -> Result<()> {
+    let mut script = shell::command("sh");
+    script.arg(shell::root().join("xtask/src/dist/debian-11.sh"));
+    shell::run_quietly(script.arg(roots.join("debian-11")))
 }
 
-/// Installs packages for this machine in bare roots, runs what they install, and removes them.
-pub(super) fn packages(deb: &Path, rpm: &Path, image: &Path, out: &Path) -> Result<()> {
+/// Moves a tree, and looks up names, in the root with the C library of Debian 11.
+fn with_old_resolver(program: &Path, message: &str, roots: &Scratch) -> Result<()> {
+    let mut script = shell::command("unshare");
+    script.args(["-m", "sh"]).arg(shell::root().join("xtask/src/dist/resolver.sh"));
+    shell::run_quietly(script.arg(roots.join("debian-11/root")).arg(program).arg(message))
+}
+
+/// Installs packages for this machine in roots with the C library of Debian 11, runs what they
+/// install, and removes them. [`run`] has made the first root.
+pub(super) fn packages(
+    debs: &[&Path],
+    rpms: &[&Path],
+    image: &Path,
+    roots: &Scratch,
+) -> Result<()> {
     if !setup::is_root() {
         println!("not tried: installing packages needs root");
         return Ok(());
     }
-    let scratch = Scratch::new(out, "trial")?;
-    let root = scratch.join("debian");
-    fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
-    fs::create_dir_all(root.join("var/lib/dpkg/updates"))?;
-    for name in ["status", "available"] {
-        fs::write(root.join("var/lib/dpkg").join(name), "")?;
-    }
-    let dpkg = |words: &[&str]| {
-        let mut dpkg = shell::command("dpkg");
-        dpkg.arg(format!("--root={}", root.display())).args(words);
-        shell::run_quietly(&mut dpkg)
+    let from = roots.join("debian-11/root");
+    let root = |name: &str| {
+        let root = roots.join(name);
+        shell::run_quietly(shell::command("cp").arg("-a").args([&from, &root]))?;
+        Ok::<_, anyhow::Error>(root)
     };
-    dpkg(&["--install", &deb.display().to_string()])?;
-    is_installed(&root)?;
-    dpkg(&["--purge", "lads"])?;
-    is_removed(&root)?;
-    let root = scratch.join("red-hat");
-    fs::create_dir_all(&root)?;
-    let run = |words: &[&str]| {
-        let mut rpm = shell::command("rpm");
-        rpm.arg(format!("--root={}", root.display())).args(["--dbpath", "/var/lib/rpm"]);
-        shell::run_quietly(rpm.args(words))
-    };
-    run(&["--initdb"])?;
-    run(&["--install", "--ignoreos", &rpm.display().to_string()])?;
-    is_installed(&root)?;
-    run(&["--erase", "lads"])?;
-    is_removed(&root)?;
+    as_debian(debs, &root("debian")?)?;
+    as_red_hat(rpms, &root("red-hat")?)?;
     println!("tried: installing packages and removing them");
-    in_an_image(image, &scratch)
+    in_an_image(image, roots)
 }
 
+fn as_debian(debs: &[&Path], root: &Path) -> Result<()> {
+    let below = root.join("var/lib/dpkg");
+    fs::create_dir_all(below.join("info"))?;
+    fs::create_dir_all(below.join("updates"))?;
+    fs::write(below.join("available"), "")?;
+    let libc = |version: &str| {
+        let package = "Package: libc6\nStatus: install ok installed\nArchitecture: amd64\n\
+                       Maintainer: nobody\nDescription: none\n";
+        fs::write(below.join("status"), format!("{package}Version: {version}\n"))
+    };
+    let dpkg = |words: &[&str], packages: &[&Path]| {
+        let mut dpkg = shell::command("dpkg");
+        dpkg.arg(format!("--root={}", root.display())).args(words).args(packages);
+        shell::run_quietly(&mut dpkg)
+    };
+    libc("2.27-1")?;
+    let refusal = dpkg(&["--install"], debs).err().map(|it| it.to_string());
+    let is_refused = refusal.is_some_and(|it| it.contains("depends on libc6 (>= 2.28)"));
+    ensure!(is_refused, "Debian's package does not depend on its C library");
+    dpkg(&["--purge", "lads-mpi", "lads"], &[])?;
+    libc("2.28-1")?;
+    dpkg(&["--install"], debs)?;
+    is_installed(root)?;
+    programs::run(root, &programs::of_debian())?;
+    dpkg(&["--purge", "lads-mpi", "lads"], &[])?;
+    is_removed(root)
+}
+
+fn as_red_hat(rpms: &[&Path], root: &Path) -> Result<()> {
+    let rpm = |words: &[&str], packages: &[&Path]| {
+        let mut rpm = shell::command("rpm");
+        rpm.arg(format!("--root={}", root.display())).args(["--dbpath", "/var/lib/rpm"]);
+        shell::run_quietly(rpm.args(words).args(packages))
+    };
+    rpm(&["--initdb"], &[])?;
+    let install = ["--install", "--ignoreos"];
+    let refusal = rpm(&install, rpms).err().map(|it| it.to_string());
+    let is_refused = refusal.is_some_and(|it| it.contains("libc.so.6(GLIBC_2.28)(64bit)"));
+    ensure!(is_refused, "Red Hat's package does not depend on its C library");
+    rpm(&[&install[..], &["--nodeps"]].concat(), rpms)?;
+    is_installed(root)?;
+    programs::run(root, &programs::of_wheels()?)?;
+    rpm(&["--erase", "lads-mpi", "lads"], &[])?;
+    is_removed(root)
+}
+
+/// Checks that what is installed in a root runs, and finds the shims.
 fn is_installed(root: &Path) -> Result<()> {
-    let version =
-        shell::output(shell::command("chroot").arg(root).args(["/usr/bin/lads", "--version"]))?;
+    let lads = |words: &[&str]| {
+        let mut lads = shell::command("unshare");
+        lads.args(["-m", "sh", "-c"]);
+        lads.arg("mount -t proc proc $0/proc && exec chroot $0 /usr/bin/lads \"$@\"");
+        shell::output(lads.arg(root).args(words))
+    };
+    let version = lads(&["--version"])?;
     ensure!(version.contains(env!("CARGO_PKG_VERSION")), "{version} is installed");
     for path in ["share/man/man1/lads-cp.1.gz", "share/bash-completion/completions/lads"] {
         ensure!(root.join("usr").join(path).exists(), "usr/{path} is not installed");
+    }
+    for mpi in Mpi::ALL {
+        let printed = lads(&["mpi", "env", "--mpi", mpi.name()])?;
+        let expected = format!("export LD_PRELOAD=/usr/lib/lads/{}\n", mpi.library());
+        ensure!(printed.starts_with(&expected), "the shim is not found: {printed}");
     }
     Ok(())
 }
 
 fn is_removed(root: &Path) -> Result<()> {
     let mut find = shell::command("find");
-    find.current_dir(root).args([".", "-path", "./usr/*", "-name", "*lads*"]);
-    let left = shell::output(&mut find)?;
+    find.current_dir(root).args([".", "-path", "./usr/*"]);
+    let left = shell::output(find.args(["(", "-name", "*lads*", "-o", "-name", "librfs*", ")"]))?;
     ensure!(left.is_empty(), "removing the package leaves {left}");
     Ok(())
 }

@@ -12,7 +12,7 @@ Prints the shell commands that let an MPI program use files named rfs:HOST:PORT:
 shim for its MPI, which is preloaded, and the file with the token of the server. Comments show how \
 mpirun and srun pass the environment on.
 
-Shims are built once, in a checkout of LADS: cargo xtask shims";
+Shims are in the package lads-mpi, or are built in a checkout of LADS: cargo xtask shims";
 
 const ENV_EXAMPLES: &str = "\
 Examples:

@@ -110,8 +110,8 @@ impl Report {
             (Some(mpi), _) => shims.of_mpi(mpi).map(|path| path.display().to_string()),
             (None, []) => Err(Problem::new(
                 format!("there is no shim in {directory}"),
-                "build them, in a checkout of LADS: cargo xtask shims; or say where they are: \
-                 --shims DIR",
+                "install the package lads-mpi; or build them, in a checkout of LADS: cargo xtask \
+                 shims; or give their directory: --shims DIR",
             )),
             (None, all) => {
                 let names: Vec<_> = all.iter().map(|mpi| mpi.title()).collect();

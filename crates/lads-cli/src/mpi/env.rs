@@ -100,8 +100,8 @@ fn only_one(shims: &Shims) -> Result<(Mpi, String), Problem> {
         }
         [] => Err(Problem::new(
             format!("there is no shim in {}", shims.directory().display()),
-            "build them, in a checkout of LADS: cargo xtask shims; or say where they are: --shims \
-             DIR",
+            "install the package lads-mpi; or build them, in a checkout of LADS: cargo xtask \
+             shims; or give their directory: --shims DIR",
         )),
         several => {
             let names: Vec<_> = several.iter().map(|mpi| mpi.name()).collect();

@@ -53,8 +53,8 @@ impl Shims {
 /// How to get a shim.
 fn build_it(mpi: Mpi) -> String {
     format!(
-        "build it, in a checkout of LADS: cargo xtask shims --mpicc COMMAND (the mpicc of {}); or \
-         say where it is: --shims DIR",
+        "install the package lads-mpi; or build it, in a checkout of LADS: cargo xtask shims \
+         --mpicc COMMAND (the mpicc of {}); or give its directory: --shims DIR",
         mpi.title()
     )
 }

@@ -81,14 +81,18 @@ pub(super) enum Line {
 }
 
 impl Builds {
-    /// Looks for builds next to the program `own` (`lads-x86_64`, `lads-aarch64`). The program
-    /// itself is the build for its machine if there is no such file.
+    /// Looks for builds next to the program `own` (`lads-x86_64`, `lads-aarch64`), and in
+    /// `PREFIX/lib/lads` if it is `PREFIX/bin/lads`. The program itself is the build for its
+    /// machine if there is no such file.
     fn beside(own: &Path, may_be_sent: bool) -> Self {
         let real = fs::read_link(own).unwrap_or_else(|_| own.to_owned());
         let find = |machine: &'static str| {
-            let named = real.with_file_name(format!("lads-{machine}"));
             let is_own = machine == std::env::consts::ARCH;
-            let named = is_trusted(&named, own).then(|| Build::of(machine, &named)).flatten();
+            let places = [".", "../lib/lads"].into_iter();
+            let mut places =
+                places.map(|it| real.with_file_name(it).join(format!("lads-{machine}")));
+            let named =
+                places.find(|it| is_trusted(it, own)).and_then(|it| Build::of(machine, &it));
             named.or_else(|| is_own.then(|| Build::of(machine, own)).flatten())
         };
         Self { found: MACHINES.into_iter().filter_map(find).collect(), own: real, may_be_sent }

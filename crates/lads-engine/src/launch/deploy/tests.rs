@@ -39,6 +39,19 @@ fn a_build_of_another_machine_lies_next_to_the_program() {
 }
 
 #[test]
+fn an_installed_package_has_its_builds_in_lib() {
+    let directory = tempfile::tempdir().unwrap();
+    let prefix = |name: &str| directory.path().join(name);
+    fs::create_dir_all(prefix("lib/lads")).unwrap();
+    fs::create_dir(prefix("bin")).unwrap();
+    for machine in MACHINES {
+        fs::write(prefix("lib/lads").join(format!("lads-{machine}")), machine).unwrap();
+    }
+    let found: Vec<u64> = builds(&prefix("bin")).found.iter().map(|it| it.bytes).collect();
+    assert_eq!(found, MACHINES.map(|it| it.len() as u64));
+}
+
+#[test]
 fn a_parcel_begins_with_its_length_and_digest_and_is_a_gzip_file() {
     let directory = tempfile::tempdir().unwrap();
     let parcel = builds(directory.path()).parcel("dtn2", "Linux", std::env::consts::ARCH).unwrap();
