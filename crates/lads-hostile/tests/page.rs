@@ -10,13 +10,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const HEAD: [&str; 2] = ["| case | told by | honest end ends with |", "|---|---|---|"];
+const HEAD: [&str; 2] = ["| told by | honest end ends with | cases |", "|---|---|---|"];
 
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md")
 }
 
-fn row(case: &Case) -> String {
+/// Returns the first cells of the row that has a case.
+fn cells(case: &Case) -> String {
     let by = match case.role {
         Role::Source => "source",
         Role::Sink => "sink",
@@ -26,22 +27,35 @@ fn row(case: &Case) -> String {
     let by = if case.is_served_too { format!("{by}; client, too") } else { by.to_owned() };
     let codes: Vec<String> = case.exits.iter().map(ToString::to_string).collect();
     let noticed = if case.is_noticed { ", for the lie itself" } else { "" };
-    format!("| `{}` | {by} | {}{noticed} |", case.name, codes.join(" or "))
+    format!("{by} | {}{noticed}", codes.join(" or "))
+}
+
+/// Returns a row for each different text of the first cells, with the names of all its cases.
+fn rows<'a>(cases: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for (cells, name) in cases {
+        let name = format!("`{name}`");
+        match rows.iter_mut().find(|(others, _)| *others == cells) {
+            Some((_, names)) => *names += &format!(" {name}"),
+            None => rows.push((cells, name)),
+        }
+    }
+    rows.into_iter().map(|(cells, names)| format!("| {cells} | {names} |")).collect()
 }
 
 /// The heading of the cases of servers of remote files, and the head of their table.
 const FILES: (&str, [&str; 2]) =
-    ("Servers of remote files", ["| case | the client |", "|---|---|"]);
+    ("Servers of remote files", ["| the client | cases |", "|---|---|"]);
 
 /// The page with the tables that the code has.
 fn with_tables(page: &str) -> String {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
-    let of_transfers = cases::classes()
-        .into_iter()
-        .map(|(title, cases)| (title, HEAD, cases.iter().map(row).collect::<Vec<_>>()));
+    let of_transfers = cases::classes().into_iter().map(|(title, cases)| {
+        (title, HEAD, rows(cases.iter().map(|case| (cells(case), case.name))))
+    });
     let of_files = files::cases::all();
-    let of_files = of_files.iter().map(|it| format!("| `{}` | {} |", it.name, it.end.text()));
-    let of_files = (FILES.0, FILES.1, of_files.collect());
+    let of_files = of_files.iter().map(|case| (case.end.text().to_owned(), case.name));
+    let of_files = (FILES.0, FILES.1, rows(of_files));
     for (title, head, rows) in of_transfers.chain([of_files]) {
         let heading = format!("## {title}");
         let at = lines.iter().position(|line| *line == heading);
