@@ -1,9 +1,11 @@
-//! Gathers the tables of all benchmarks into one page, if they are all from the same commit.
-//! `docs/benchmarks.md` is written from this page.
+//! Gathers the tables of all benchmarks into one page, if they are all from the same commit. A
+//! summary of the ratios of LADS to its rivals is the first table. `docs/benchmarks.md` is written
+//! from this page.
 //!
 //! Figures from two commits cannot be compared with each other, and figures from a tree with
 //! uncommitted changes cannot be measured again. So there is no page for either.
 
+use super::summary::summary;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,6 +15,11 @@ use std::path::Path;
 
 /// The file that the tables are written to, below the directory of the benchmarks.
 const PAGE: &str = "tables.md";
+
+/// The text above the summary.
+const SUMMARY: &str = "Time of each rival divided by the time of LADS with default options: above \
+                       1, LADS is faster. A range covers all stages of a scenario. Each rival has \
+                       the options with which it is fastest in a stage.";
 
 /// Gathers what these benchmarks have kept in a directory, writes the page there, and prints its
 /// path.
@@ -32,10 +39,13 @@ pub(super) fn run(directory: &Path, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A page with all tables, in the order of the names.
+/// Returns a page with the summary and all tables, in the order of the names.
 fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
     let commit = the_commit(kept)?;
     let mut page = format!("All of commit {commit}.\n");
+    if let Some(summary) = summary(names, kept) {
+        let _ = write!(page, "\n## Summary\n\n{SUMMARY}\n\n{summary}");
+    }
     let mut seconds = 0.0;
     for name in names {
         let Some(value) = kept.get(name) else { continue };
@@ -89,6 +99,15 @@ mod tests {
         json!({ "machine": machine, "said": "here", "markdown": [table], "took_seconds": 90.0 })
     }
 
+    /// A kept race of LADS and a rival.
+    fn race(commit: &str) -> Value {
+        let row =
+            |mover, median| json!({ "mover": mover, "elapsed_seconds": { "median": median } });
+        let mut kept = of(commit, "| r |\n");
+        kept["tables"] = json!([{ "rows": [row("lads", 2.0), row("cp -r", 3.0)] }]);
+        kept
+    }
+
     fn said(kept: &[(&'static str, Value)]) -> Result<String, String> {
         let kept = kept.iter().cloned().collect();
         gathered(&["big", "small", "fig7"], &kept).map_err(|error| error.to_string())
@@ -101,6 +120,17 @@ mod tests {
                         ## small\n\nhere\n\n| s |\n\nThis took 90 s.\n\n\
                         All together took 3 minutes.\nNot measured: fig7.\n";
         assert_eq!(page, expected);
+    }
+
+    #[test]
+    fn ratios_to_rivals_are_the_first_table() {
+        let page = said(&[("big", race("abc"))]).unwrap();
+        let expected = format!(
+            "All of commit abc.\n\n## Summary\n\n{SUMMARY}\n\n\
+             | scenario | `cargo xtask bench` | cp |\n\
+             |---|---|---|\n| big | `big` | 1.50 |\n\n## big\n"
+        );
+        assert!(page.starts_with(&expected), "{page}");
     }
 
     #[test]
