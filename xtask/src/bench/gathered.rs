@@ -1,9 +1,11 @@
-//! Gathers the tables of all benchmarks into one page, if they are all from the same commit.
-//! `docs/benchmarks.md` is written from this page.
+//! Gathers the tables of all benchmarks into one page, if they are all from the same commit. A
+//! summary of the ratios of LADS to its rivals is the first table. `docs/benchmarks.md` is written
+//! from this page.
 //!
 //! Figures from two commits cannot be compared with each other, and figures from a tree with
 //! uncommitted changes cannot be measured again. So there is no page for either.
 
+use super::summary::summary;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,6 +15,11 @@ use std::path::Path;
 
 /// The file that the tables are written to, below the directory of the benchmarks.
 const PAGE: &str = "tables.md";
+
+/// The text above the summary.
+const SUMMARY: &str = "Time of each rival divided by the time of LADS with default options: above \
+                       1, LADS is faster. A range covers all stages of a scenario. Each rival has \
+                       the options with which it is fastest in a stage.";
 
 /// Gathers what these benchmarks have kept in a directory, writes the page there, and prints its
 /// path.
@@ -32,10 +39,13 @@ pub(super) fn run(directory: &Path, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A page with all tables, in the order of the names.
+/// Returns a page with the summary and all tables, in the order of the names.
 fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
     let commit = the_commit(kept)?;
-    let mut page = format!("All of commit {commit}.\n{}", summary(names, kept));
+    let mut page = format!("All of commit {commit}.\n");
+    if let Some(summary) = summary(names, kept) {
+        let _ = write!(page, "\n## Summary\n\n{SUMMARY}\n\n{summary}");
+    }
     let mut seconds = 0.0;
     for name in names {
         let Some(value) = kept.get(name) else { continue };
@@ -52,36 +62,6 @@ fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
         let _ = writeln!(page, "Not measured: {name}.");
     }
     Ok(page)
-}
-
-/// Name of the row of LADS with default options, in the tables of races and of rooms.
-const LADS: &str = "LADS";
-
-/// Returns the table of each rival's time as a multiple of the time of LADS, over all races; empty
-/// if there is none.
-fn summary(names: &[&str], kept: &BTreeMap<&str, Value>) -> String {
-    let mut rows = String::new();
-    for name in names {
-        for table in kept.get(name).and_then(|it| it["tables"].as_array()).into_iter().flatten() {
-            let title = table["title"].as_str().unwrap_or(name);
-            let times = times(table);
-            let Some(&(_, ours)) = times.iter().find(|(mover, _)| *mover == LADS) else { continue };
-            for (mover, seconds) in times.iter().filter(|(mover, _)| !mover.starts_with(LADS)) {
-                let _ = writeln!(rows, "| {title} | {mover} | {:.2} |", seconds / ours);
-            }
-        }
-    }
-    match rows.is_empty() {
-        true => rows,
-        false => format!("\n| transfer | rival | its time, LADS = 1 |\n|---|---|---|\n{rows}"),
-    }
-}
-
-/// Returns the movers of a race and their median times, in seconds.
-fn times(table: &Value) -> Vec<(&str, f64)> {
-    let time = |row: &'_ Value| row["elapsed_seconds"]["median"].as_f64();
-    let rows = table["rows"].as_array().into_iter().flatten();
-    rows.filter_map(|row| Some((row["mover"].as_str()?, time(row)?))).collect()
 }
 
 /// The commit that all tables are from.
@@ -119,6 +99,15 @@ mod tests {
         json!({ "machine": machine, "said": "here", "markdown": [table], "took_seconds": 90.0 })
     }
 
+    /// A kept race of LADS and a rival.
+    fn race(commit: &str) -> Value {
+        let row =
+            |mover, median| json!({ "mover": mover, "elapsed_seconds": { "median": median } });
+        let mut kept = of(commit, "| r |\n");
+        kept["tables"] = json!([{ "rows": [row("lads", 2.0), row("cp -r", 3.0)] }]);
+        kept
+    }
+
     fn said(kept: &[(&'static str, Value)]) -> Result<String, String> {
         let kept = kept.iter().cloned().collect();
         gathered(&["big", "small", "fig7"], &kept).map_err(|error| error.to_string())
@@ -134,27 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_the_time_of_each_rival_against_lads() {
-        let row = |mover: &str, median: f64| {
-            let spread = json!({ "median": median, "least": 0.0 });
-            json!({ "mover": mover, "elapsed_seconds": spread })
-        };
-        let rows = json!([
-            row("bare program", 1.0),
-            row("LADS", 2.0),
-            row("rsync daemon -aW", 5.0),
-            row("LADS, one thread", 9.0)
-        ]);
-        let mut big = of("abc", "| b |\n");
-        big["tables"] = json!([{ "title": "big: 1 × 2 GiB", "rows": rows }]);
-        // A table of words has no rows of a race.
-        let mut small = of("abc", "| s |\n");
-        small["tables"] = json!([{ "title": "small", "rows": [] }]);
-        let page = said(&[("big", big), ("small", small)]).unwrap();
-        let expected = "All of commit abc.\n\n| transfer | rival | its time, LADS = 1 |\n\
-                        |---|---|---|\n| big: 1 × 2 GiB | bare program | 0.50 |\n\
-                        | big: 1 × 2 GiB | rsync daemon -aW | 2.50 |\n\n## big\n";
-        assert!(page.starts_with(expected), "{page}");
+    fn ratios_to_rivals_are_the_first_table() {
+        let page = said(&[("big", race("abc"))]).unwrap();
+        let expected = format!(
+            "All of commit abc.\n\n## Summary\n\n{SUMMARY}\n\n\
+             | scenario | `cargo xtask bench` | cp |\n\
+             |---|---|---|\n| big | `big` | 1.50 |\n\n## big\n"
+        );
+        assert!(page.starts_with(&expected), "{page}");
     }
 
     #[test]

@@ -147,6 +147,7 @@ impl Room {
         let markdown: Vec<String> = held.iter().map(|held| table(held).to_string()).collect();
         let text = serde_json::to_string_pretty(&serde_json::json!({
             "benchmark": name,
+            "title": scenario.title,
             "about": scenario.about,
             "machine": machine,
             "said": format!("{machine}. {}", scenario.about),

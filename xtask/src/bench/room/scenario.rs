@@ -253,7 +253,7 @@ fn many_threads() -> Vec<Entry> {
 }
 
 /// The name of LADS with default options.
-const BY_ITSELF: &str = "LADS, nothing said";
+const BY_ITSELF: &str = "LADS";
 
 const THREADS: [&str; 4] = ["1", "2", "4", "8"];
 const THREADS_LABEL: Option<&str> = Some("I/O threads at each end");
@@ -291,7 +291,7 @@ fn sizes() -> Scenario {
         |name, storage: Storage, data| run(name, storage.without_latency(), data, Rivals::Parallel);
     Scenario {
         name: "sizes",
-        title: "small, middle and large files, with nothing said",
+        title: "small, medium and large files",
         about: "Beyond the papers: what a person gets who gives no option, beside what else is \
                 used, as it comes and as those use it who want it to be quick. 8 OSTs of 25 MB/s \
                 at each end; a request to an OST takes 0.5 ms besides, one to the metadata server \
@@ -319,7 +319,7 @@ fn sizes() -> Scenario {
 fn fig7() -> Scenario {
     Scenario {
         name: "fig7",
-        title: "throughput, processor time and memory against I/O threads, stripe count 1",
+        title: "files in one stripe, against I/O threads",
         about: "LADS (FAST '15), figure 7: blocks of many files are read from whichever OST is \
                 free, so threads add up; a mover that takes file after file has one OST at a time. \
                 Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 and 128 \
@@ -427,7 +427,7 @@ fn fig10() -> Scenario {
     };
     Scenario {
         name: "fig10",
-        title: "run time with congested OSTs at the source or at the sink",
+        title: "four of 32 OSTs congested, in turn",
         about: "LADS (FAST '15), figure 10 and table 1: a load generator goes from four disks to \
                 the next four; scheduling that avoids them won up to 35 % at the source, and \
                 nothing at the sink, where buffered writes hid the congestion. Here: 4 of 32 OSTs \
@@ -471,7 +471,7 @@ fn fig11() -> Scenario {
     let data = DataSet::Uniform { files: 128, bytes_each: 4 * MIB };
     Scenario {
         name: "fig11",
-        title: "a congested sink, and room to wait for it",
+        title: "a congested sink, and space for waiting blocks",
         about: "LADS (FAST '15), figure 11: while the sink is congested, the source reads ahead \
                 into memory or flash, and delivers when the sink is free again; throughput grows \
                 with that room, and flash is cheaper. There: congested for 10 s in every 20. Here: \
@@ -540,7 +540,7 @@ fn table2() -> Scenario {
     let storage = Storage { stripe_count: 4, ..lads_storage() };
     Scenario {
         name: "table2",
-        title: "over a long line, stripe count 4, against I/O threads",
+        title: "files in four stripes over 26.8 ms, against I/O threads",
         about: "LADS (FAST '15), table 2: between two production file systems, through sockets, \
                 the default stripe count of 4. Here: 32 OSTs of 25 MB/s at each end of a line of \
                 26.8 ms.",
@@ -569,7 +569,7 @@ fn ndm6() -> Scenario {
     let one_moving = "congest moving COUNT=1 DWELL=0.7 RATE=2500000 SEED={seed}".to_owned();
     Scenario {
         name: "ndm6",
-        title: "a congested OST at the source: file by file, or by layout",
+        title: "one congested OST at the source",
         about: "Layout-Aware I/O Scheduling (NDM '12 and later), figure 6: four threads, 8 OSTs in \
                 two OSSes, overloaded in turn. Reading file by file lost 30 %, by layout 16 %. \
                 Here: one OST of 8 at a tenth of its rate, moving every 0.7 s.",
@@ -594,7 +594,7 @@ fn ndm8() -> Scenario {
     let fixed = "congest fixed OSTS=5 2500000".to_owned();
     Scenario {
         name: "ndm8",
-        title: "a congested OST at the sink: a file a server, or by layout",
+        title: "one congested OST at the sink",
         about: "Layout-Aware I/O Scheduling, figure 8: eight threads write, OST 5 is overloaded. \
                 Whoever binds files to OSTs lost 37 %, whoever places them on free ones less than \
                 10 %. Here: OST 5 of 8 at a tenth of its rate.",
@@ -662,7 +662,7 @@ fn xdd_null() -> Scenario {
     let data = DataSet::Uniform { files: 1, bytes_each: 2048 * MIB };
     Scenario {
         name: "xdd-null",
-        title: "the cost of the software alone",
+        title: "the cost of the software, without storage",
         about: "XDD, figures 26 and 27: from a source that costs nothing to a sink that costs \
                 nothing. Here: file systems without limits that give zeros and drop what they are \
                 given. So no copy can be compared byte for byte: names and lengths have to be \
@@ -683,7 +683,7 @@ fn spider() -> Scenario {
     ];
     Scenario {
         name: "spider",
-        title: "files of the sizes that a centre-wide file system holds",
+        title: "files of the sizes of a centre-wide file system",
         about: "LADS (FAST '15), figure 6: 86.76 % of the files are below 1 MiB, 90.35 % below 4 \
                 MiB, and the few large ones hold the bytes. Here: 300 such files, 192 MiB, 8 OSTs \
                 of 25 MB/s, stripe count 1.",

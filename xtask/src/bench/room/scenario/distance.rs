@@ -33,7 +33,7 @@ pub(super) fn distance() -> Scenario {
     };
     Scenario {
         name: "distance",
-        title: "the whole of a transfer over a long line",
+        title: "whole transfers over long lines",
         about: "XDD, figures 8 and 29 to 31, with what comes before the first byte and after the \
                 last. Here: one file in 8 stripes over 8 OSTs of 50 MB/s at each end, and many \
                 files between OSTs without limits, over the loops of the XDD paper. All messages \

@@ -29,7 +29,7 @@ pub(super) fn matching() -> Scenario {
         .collect();
     Scenario {
         name: "matching",
-        title: "file systems that do not tell where files lie",
+        title: "file systems that hide their OSTs",
         about: "Beyond the papers: GPFS, NFS, and most that are mounted with FUSE hide their OSTs. \
                 Here: 8 hidden OSTs of 25 MB/s or 32 of 12.5 MB/s at each end; one in eight at a \
                 fifth of its rate, and then another, at the source, at the sink or at both. The \

@@ -33,7 +33,7 @@ pub(super) fn congestion() -> Scenario {
     };
     Scenario {
         name: "congestion",
-        title: "one OST in eight at a fifth of its rate, and never the same one",
+        title: "one OST in eight slow, in turn",
         about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
                 s, at the source, at the sink and at both, and otherwise in each round. Here: 8 \
                 OSTs of 25 MB/s and 160 files \
@@ -90,7 +90,7 @@ pub(super) fn servers() -> Scenario {
     };
     Scenario {
         name: "servers",
-        title: "OSTs that share a server which can do half of what they can",
+        title: "OSTs that share a server of half their rate",
         about: "LADS (FAST '15), section 2.3: OSTs of one server share what it can \
                 do. Here: 8 OSTs of 25 MB/s, two on each of four servers that do 25 MB/s, or \
                 whatever their OSTs can; one server that does 10 MB/s, at the source or at the \
