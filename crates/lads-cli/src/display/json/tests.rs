@@ -84,7 +84,13 @@ fn the_document_shows_what_is_told() {
 fn every_event_is_as_the_schema_says() {
     let mut events = examples();
     events.push(refusal(ExitCode::Usage, "no"));
-    for reason in [Reason::Special, Reason::Vanished, Reason::Os(999)] {
+    use Reason::{
+        Archived, Changed, Checksum, Dangling, InTheWay, LargeMetadata, Limit, Loop, ManyNames,
+        Media, Os, ParentFailed, SameFile, Special, TooDeep, UnsafeName, Vanished,
+    };
+    let of_files = [Os(999), Changed, Vanished, Checksum, Media, Special, InTheWay, ParentFailed];
+    let of_trees = [UnsafeName, Archived, LargeMetadata, TooDeep, Limit, ManyNames, Dangling, Loop];
+    for reason in of_files.into_iter().chain(of_trees).chain([SameFile]) {
         let failure = Failure::new(Side::Source, Operation::Open, reason);
         let plain = Issue { path: b"run7/\xff".to_vec(), failure };
         events.push(issue(&plain, &describe(&plain, &places()), &places()));
