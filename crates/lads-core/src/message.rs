@@ -314,6 +314,9 @@ pub enum Message {
         open_files_max: u32,
         /// Whether the target is a new name for the only source, a file, and no directory.
         is_renamed: bool,
+        /// The unit in which the file system of the target keeps times, in nanoseconds: at most two
+        /// seconds; 1 if no times are kept.
+        time_unit_nanos: u32,
     },
     /// From the source: entries, each after its parent directory.
     NewFile(Vec<Entry>),
@@ -624,7 +627,7 @@ wire_enum!(Message {
     2 => Job(job),
     3 => Listen { address, port, tokens, window_bytes },
     4 => Roots(roots),
-    5 => Ready { ost_count, open_files_max, is_renamed },
+    5 => Ready { ost_count, open_files_max, is_renamed, time_unit_nanos },
     6 => NewFile(entries),
     7 => FileId(answers),
     8 => Grant(lot),

@@ -367,8 +367,9 @@ impl Source {
     /// Acts on a message that passed [`Self::check`].
     fn on_message(&mut self, message: Message) -> Result<(), ProtocolError> {
         match message {
-            Message::Ready { ost_count, open_files_max, .. } => {
+            Message::Ready { ost_count, open_files_max, time_unit_nanos, .. } => {
                 self.gate.on_ready(ost_count);
+                self.settling.on_sink_unit(Duration::from_nanos(time_unit_nanos.into()));
                 self.schedule.set_begun_max(self.config.open_files_max.min(open_files_max));
             }
             Message::FileId(answers) => {

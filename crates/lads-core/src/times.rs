@@ -29,7 +29,7 @@ const UNITS: [i128; 11] = [
 ];
 
 /// The longest unit in which a known file system keeps times, in nanoseconds: FAT's two seconds.
-const LONGEST_UNIT: i128 = 2 * NANOS_PER_SECOND;
+pub(crate) const LONGEST_UNIT: i128 = 2 * NANOS_PER_SECOND;
 
 /// The shortest time between two ticks of the clock that Linux writes into files, in nanoseconds
 /// (1000 ticks per second). Times that are closer together do not tell two states of a file apart
@@ -110,6 +110,12 @@ impl KeptTimes {
         Self { rounding, earliest, latest }
     }
 
+    /// Returns the unit of the times, in nanoseconds: at most two seconds.
+    #[must_use]
+    pub fn unit_nanos(&self) -> u32 {
+        unit_nanos(self.rounding.unit)
+    }
+
     /// Returns the time that a file has on this file system after `time` was set.
     #[must_use]
     pub fn kept(&self, time: Timestamp) -> Timestamp {
@@ -141,6 +147,17 @@ pub fn clearly_before(time: Timestamp) -> Timestamp {
     time_of(nanos_of(time) - LONGEST_UNIT)
 }
 
+/// Returns the unit of the times of a file system, in nanoseconds, as far as one time that it wrote
+/// itself shows it: the longest known unit that this time is a multiple of.
+#[must_use]
+pub fn looks_like_unit_nanos(written: Timestamp) -> u32 {
+    unit_nanos(longest_unit_of(written))
+}
+
+fn unit_nanos(unit: i128) -> u32 {
+    u32::try_from(unit).expect("at most two seconds")
+}
+
 /// Returns the longest known unit that a time is a multiple of, in nanoseconds.
 pub(crate) fn longest_unit_of(time: Timestamp) -> i128 {
     let nanos = nanos_of(time);
@@ -153,7 +170,7 @@ pub(crate) fn nanos_of(time: Timestamp) -> i128 {
 }
 
 /// Returns the time that is this many nanoseconds after 1970, or the nearest possible time.
-fn time_of(nanos: i128) -> Timestamp {
+pub(crate) fn time_of(nanos: i128) -> Timestamp {
     let seconds = nanos.div_euclid(NANOS_PER_SECOND);
     let nanos =
         u32::try_from(nanos.rem_euclid(NANOS_PER_SECOND)).expect("below a thousand million");

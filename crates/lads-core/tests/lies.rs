@@ -34,8 +34,11 @@ fn file(size: u64) -> Entry {
 
 fn source() -> Source {
     let mut source = Source::new(source_config(), &osts());
-    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false })
-        .expect("a sound word");
+    hear(
+        &mut source,
+        Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false, time_unit_nanos: 1 },
+    )
+    .expect("a sound word");
     source
 }
 
@@ -144,7 +147,12 @@ fn nothing_is_passed_over_unless_the_person_asked_for_it() {
     let directory = Entry { kind: Kind::Directory, ..file(0) };
     for (entry, may_pass) in [(file(10), false), (directory, false), (file(10), true)] {
         let mut source = Source::new(SourceConfig { may_pass, ..source_config() }, &osts());
-        let ready = Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false };
+        let ready = Message::Ready {
+            ost_count: 1,
+            open_files_max: 100,
+            is_renamed: false,
+            time_unit_nanos: 1,
+        };
         hear(&mut source, ready).expect("a sound word");
         find(&mut source, entry);
         announce(&mut source);

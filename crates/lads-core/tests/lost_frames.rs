@@ -19,7 +19,10 @@ fn source() -> Source {
     let config =
         SourceConfig { policy: Policy::Layout, stream_count: 4, retries_max: 0, ..source_config() };
     let mut source = Source::new(config, &[OstSpec { in_flight_max: 9, ..osts().remove(0) }]);
-    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false });
+    hear(
+        &mut source,
+        Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false, time_unit_nanos: 1 },
+    );
     source
 }
 

@@ -73,7 +73,12 @@ impl Pair {
             found: HashMap::new(),
             frame_number: 0,
         };
-        let ready = Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false };
+        let ready = Message::Ready {
+            ost_count: 1,
+            open_files_max: 100,
+            is_renamed: false,
+            time_unit_nanos: 1,
+        };
         pair.tell_source(source::Event::Message(ready));
         pair.tell_sink(sink::Event::Message(Message::Roots(Vec::new())));
         pair

@@ -312,10 +312,10 @@ impl SinkEnd {
         let ost_count = u32::try_from(self.osts.len()).unwrap_or(u32::MAX);
         let open_files_max = crate::setup::open_files_max();
         let is_renamed = self.place().renamed.is_some();
+        let time_unit_nanos = self.time_unit_nanos();
         self.board.on_ready(is_renamed);
-        self.hub.with(|inner| {
-            inner.messages.push_back(Message::Ready { ost_count, open_files_max, is_renamed });
-        });
+        let ready = Message::Ready { ost_count, open_files_max, is_renamed, time_unit_nanos };
+        self.hub.with(|inner| inner.messages.push_back(ready));
         Ok(())
     }
 

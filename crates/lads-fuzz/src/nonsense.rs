@@ -264,7 +264,8 @@ fn presences(choices: &mut Choices<'_>) -> Vec<Presence> {
 
 fn ready(choices: &mut Choices<'_>) -> Message {
     let (ost_count, open_files_max) = (choices.number32(), choices.number32());
-    Message::Ready { ost_count, open_files_max, is_renamed: ost_count % 2 == 1 }
+    let is_renamed = ost_count % 2 == 1;
+    Message::Ready { ost_count, open_files_max, is_renamed, time_unit_nanos: choices.number32() }
 }
 
 /// What is no business of a session.

@@ -50,6 +50,7 @@ pub fn play(bytes: &[u8]) -> Reached {
         ost_count: peer::OST_COUNT,
         open_files_max: 100,
         is_renamed: false,
+        time_unit_nanos: 1_000_000_000,
     }));
     steps::play(end)
 }

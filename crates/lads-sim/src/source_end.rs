@@ -20,6 +20,7 @@ use lads_core::source::{Event, Found, LinkName, Outcome, ReadOutcome, Source, So
 use lads_core::staging::Slot;
 use lads_core::units::{EntryId, Instant, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use walk::Walk;
 
 /// Linux's EIO.
@@ -504,12 +505,11 @@ impl SourceEnd {
         let metadata = Metadata { mtime: identity.mtime, mode: 0o644, ..Metadata::default() };
         let name = name_of(path).as_bytes().to_vec();
         // Some files changed a moment ago.
-        let settled_at = identity
-            .inode
-            .is_multiple_of(5)
-            .then(|| world.now + std::time::Duration::from_millis(identity.inode % 7));
+        let is_young = identity.inode.is_multiple_of(5);
+        let in_millis = |millis| world.now + Duration::from_millis(millis);
         Found {
-            settled_at,
+            settled_at: is_young.then(|| in_millis(identity.inode % 7)),
+            settled_at_sink: is_young.then(|| in_millis(1000 + identity.inode % 1000)),
             layout: world.tree.files[file].layout.clone(),
             mirrors: world.tree.files[file].mirrors.clone(),
             data: version.data.clone(),

@@ -414,7 +414,8 @@ fn a_peer_that_does_not_read_is_dead() {
     }
     let (_door, port) = gullible_port();
     let beat = world.write("beat", &bytes_of(&[Message::Heartbeat]));
-    let ready = Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false };
+    let ready =
+        Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false, time_unit_nanos: 1 };
     let said = [hello(), listen("", port, 1), ready];
     // The script reads JOB, so that it can answer it, and nothing else.
     let liar =

@@ -5,6 +5,7 @@ use crate::entry::{is_safe_name, is_safe_path};
 use crate::limits::{ALIGNMENT_BYTES, OSTS_MAX, QUESTION_NAMES_MAX};
 use crate::message::{Answer, Message, Question};
 use crate::room::Lot;
+use crate::times::LONGEST_UNIT;
 use crate::units::{EntryId, OstId};
 
 /// What a sink has said of itself.
@@ -36,8 +37,10 @@ impl AtSource {
     pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
         match message {
             Message::Ready { .. } if self.is_ready => Err(ProtocolError::OutOfPlace("READY again")),
-            Message::Ready { ost_count, open_files_max, .. } => {
-                let is_possible = (1..=OSTS_MAX).contains(ost_count) && *open_files_max > 0;
+            Message::Ready { ost_count, open_files_max, time_unit_nanos, .. } => {
+                let is_possible = (1..=OSTS_MAX).contains(ost_count)
+                    && *open_files_max > 0
+                    && i128::from(*time_unit_nanos) <= LONGEST_UNIT;
                 if is_possible {
                     Ok(())
                 } else {

@@ -283,7 +283,7 @@ fn a_directory_is_closed_after_those_in_it() {
 #[test]
 fn each_end_says_only_what_is_its_own() {
     let of_a_sink = [
-        Message::Ready { ost_count: 1, open_files_max: 1, is_renamed: false },
+        Message::Ready { ost_count: 1, open_files_max: 1, is_renamed: false, time_unit_nanos: 1 },
         Message::FileId(Vec::new()),
         Message::Grant(Lot::default()),
         Message::Finished(Counters::default()),
@@ -317,15 +317,20 @@ fn wants(layout: Option<Layout>) -> Result<(), ProtocolError> {
 
 #[test]
 fn a_sink_is_ready_once_and_has_a_possible_number_of_osts() {
-    let ready =
-        |ost_count, open_files_max| Message::Ready { ost_count, open_files_max, is_renamed: false };
+    let ready = |ost_count, open_files_max, time_unit_nanos| Message::Ready {
+        ost_count,
+        open_files_max,
+        is_renamed: false,
+        time_unit_nanos,
+    };
     let mut gate = AtSource::new(1);
-    for message in [ready(0, 1), ready(OSTS_MAX + 1, 1), ready(u32::MAX, 1), ready(1, 0)] {
-        refused(gate.check(&message));
+    for (ost_count, open_files_max) in [(0, 1), (OSTS_MAX + 1, 1), (u32::MAX, 1), (1, 0)] {
+        refused(gate.check(&ready(ost_count, open_files_max, 1)));
     }
-    assert_eq!(gate.check(&ready(OSTS_MAX, 1)), Ok(()));
+    assert_eq!(gate.check(&ready(OSTS_MAX, 1, 2_000_000_000)), Ok(()));
+    refused(gate.check(&ready(OSTS_MAX, 1, 2_000_000_001)));
     gate.on_ready(1);
-    refused(gate.check(&ready(1, 1)));
+    refused(gate.check(&ready(1, 1, 1)));
 }
 
 #[test]

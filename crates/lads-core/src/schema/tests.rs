@@ -1,6 +1,7 @@
 use super::*;
 use crate::ceph::ObjectStriping;
 use crate::congestion::Threshold;
+use crate::cpu_share::{CpuShare, CpuUnit};
 use crate::entry::{Entry, Identity, Kind, Metadata, Timestamp, Xattr};
 use crate::filter::{Rule, Verdict};
 use crate::frame::{Bound, Row, put_head};
@@ -18,6 +19,7 @@ use crate::placement::{Place, Striping};
 use crate::pool::{Io, Requests};
 use crate::range::RangeSet;
 use crate::reduction::ReducedCounts;
+use crate::room::Lot;
 use crate::schedule::Policy;
 use crate::units::{Block, EntryId, OstId, StreamId};
 use expect_test::{expect, expect_file};
@@ -40,6 +42,7 @@ fn forms() -> String {
         Failure::wire_form(),
         Reason::wire_form(),
         Side::wire_form(),
+        Lot::wire_form(),
         BlockRange::wire_form(),
         Counters::wire_form(),
         PassCounts::wire_form(),
@@ -60,6 +63,8 @@ fn forms() -> String {
         Place::wire_form(),
         Policy::wire_form(),
         Threshold::wire_form(),
+        CpuShare::wire_form(),
+        CpuUnit::wire_form(),
         EntryId::wire_form(),
         OstId::wire_form(),
     ]
@@ -146,20 +151,31 @@ fn the_description_of_messages_and_frames_is_what_the_code_says() {
     expect_file!["messages.txt"].assert_eq(&text);
 }
 
-/// Every type that is named is described: in a line of its own, or by bytes.
+/// The names and types of the fields in a line of the description.
+fn fields_of(line: &str) -> &str {
+    match line.strip_prefix("  ") {
+        // After the number and the name of a choice.
+        Some(choice) => choice.splitn(3, ' ').nth(2).unwrap_or_default(),
+        None => line.split_once(" = ").map_or("", |(_, fields)| fields),
+    }
+}
+
+/// Every type of a field is described: in a line of its own, or by bytes.
 #[test]
-fn no_type_is_named_that_is_not_described() {
+fn every_type_of_a_field_is_described() {
     let (forms, examples) = (forms(), examples());
-    let fields = forms.split([' ', '\n']).skip_while(|word| !word.ends_with(':'));
+    let transports = include_str!("transports.txt");
     let is_name = |word: &&str| word.chars().next().is_some_and(char::is_uppercase);
-    for name in fields.flat_map(|word| word.split(['<', '>', ',', '(', ')'])).filter(is_name) {
-        let is_described = forms.contains(&format!("{name} = "))
-            || forms.contains(&format!("{name} is one of"))
-            || examples.contains(&format!("\n{name}"))
-            || examples.starts_with(name)
-            || ["Vec", "Option", "String"].contains(&name)
-            // The name of a choice.
-            || forms.lines().any(|line| line.starts_with("  ") && line.contains(name));
+    let lines = forms.lines().chain(transports.lines());
+    let words = lines.flat_map(|line| fields_of(line).split([' ', '<', '>', ',', '(', ')']));
+    for name in words.filter(is_name) {
+        let is_described = [forms.as_str(), transports].iter().any(|text| {
+            let begins = |line: &str| {
+                line.starts_with(&format!("{name} = ")) || line == format!("{name} is one of")
+            };
+            text.lines().any(begins)
+        }) || examples.lines().any(|line| line.starts_with(name))
+            || ["Vec", "Option", "String"].contains(&name);
         assert!(is_described, "{name} is not described");
     }
 }
@@ -170,7 +186,7 @@ fn no_type_is_named_that_is_not_described() {
 #[test]
 fn this_version_means_this_wire() {
     let pinned = format!("protocol {VERSION}, wire {}", SchemaDigest(Some(DIGEST)));
-    expect!["protocol 2, wire daf251e5708b9ce0"].assert_eq(&pinned);
+    expect!["protocol 2, wire 1dc3a824df3c079f"].assert_eq(&pinned);
 }
 
 #[test]

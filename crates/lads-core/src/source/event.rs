@@ -32,6 +32,10 @@ pub struct Found {
     /// The time from which on any change of the file shows in its status, if that is not now
     /// ([`crate::racy`]). The file is not read before.
     pub settled_at: Option<Instant>,
+    /// The time from which on any change of the file leaves another modification time at every sink,
+    /// if that is not now ([`crate::racy::same_at_sink_for`]). The file is not read before, or so
+    /// much earlier as the unit of the sink is shorter than the longest one.
+    pub settled_at_sink: Option<Instant>,
 }
 
 impl Found {
@@ -40,8 +44,17 @@ impl Found {
     #[must_use]
     pub fn new(entry: Entry) -> Self {
         let (layout, mirrors) = (Layout::on(OstId(0)), Vec::new());
-        let (data, disk_offset, link, replaces, settled_at) = (None, None, None, None, None);
-        Self { entry, layout, mirrors, data, disk_offset, link, replaces, settled_at }
+        Self {
+            entry,
+            layout,
+            mirrors,
+            data: None,
+            disk_offset: None,
+            link: None,
+            replaces: None,
+            settled_at: None,
+            settled_at_sink: None,
+        }
     }
 }
 

@@ -16,7 +16,9 @@ impl Source {
     /// The walk met an entry.
     pub(super) fn on_found(&mut self, now: Instant, mut found: Box<Found>) {
         self.count_found(&found);
-        found.settled_at = found.settled_at.filter(|&settled_at| settled_at > now);
+        for settled_at in [&mut found.settled_at, &mut found.settled_at_sink] {
+            *settled_at = settled_at.filter(|&settled_at| settled_at > now);
+        }
         if found.entry.is_directory() {
             self.on_directory(found.entry);
         } else if found.entry.variable_bytes() > ENTRY_BYTES_MAX {
@@ -161,11 +163,9 @@ impl Source {
 
     /// Announces a file, link or special file, at once or when any change of it would show.
     fn open_file(&mut self, found: Found, tries: Tries, link: Option<LinkKey>) {
-        match found.settled_at {
-            Some(until) if found.entry.is_file() => {
-                self.settling.hold(until, Held { found, tries, link });
-            }
-            _ => self.announce(found, tries, link),
+        match self.settling.until(&found) {
+            Some(until) => self.settling.hold(until, Held { found, tries, link }),
+            None => self.announce(found, tries, link),
         }
     }
 

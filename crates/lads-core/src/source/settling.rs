@@ -1,5 +1,6 @@
 //! Files that changed a moment ago, so that a further change might not show in their status
-//! ([`crate::racy`]). They are announced when it would.
+//! ([`crate::racy`]), or not in the times that the sink keeps. They are announced when it would.
+//! What unit the sink keeps is known when it is ready; until then the longest unit counts.
 //!
 //! All files wait at the same time, each until its own tick is over. So files that did not change
 //! after the transfer began cost one wait together, and other files are moved meanwhile.
@@ -7,8 +8,10 @@
 use super::event::Found;
 use super::file::Tries;
 use super::links::LinkKey;
+use crate::times::LONGEST_UNIT;
 use crate::units::{EntryId, Instant};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A file that is not announced yet.
 #[derive(Debug)]
@@ -18,6 +21,9 @@ pub(super) struct Held {
     pub(super) link: Option<LinkKey>,
 }
 
+/// The longest unit in which a sink keeps times.
+const UNIT_MAX: Duration = Duration::from_nanos(LONGEST_UNIT as u64);
+
 /// The files that wait, by the time of their announcement.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
@@ -26,13 +32,33 @@ pub(super) struct Settling {
     metadata_bytes: u64,
     /// The time at which a thread will ask again.
     watched: Option<Instant>,
+    /// The unit in which the sink keeps times, once it is known.
+    sink_unit: Option<Duration>,
 }
 
 impl Settling {
+    /// Returns the time until which a file must be held back, if it is one, and if it must.
+    pub(super) fn until(&self, found: &Found) -> Option<Instant> {
+        let over_earlier = UNIT_MAX.saturating_sub(self.sink_unit.unwrap_or(UNIT_MAX));
+        let of_sink = found
+            .settled_at_sink
+            .map(|at| Instant::after_start(at.since_start().saturating_sub(over_earlier)));
+        found.settled_at.max(of_sink).filter(|_| found.entry.is_file())
+    }
+
     /// Holds a file back until this time.
     pub(super) fn hold(&mut self, until: Instant, file: Held) {
         self.metadata_bytes += file.found.entry.variable_bytes() as u64;
         self.held.insert((until, file.found.entry.id), file);
+    }
+
+    /// The sink has said in which unit it keeps times.
+    pub(super) fn on_sink_unit(&mut self, unit: Duration) {
+        self.sink_unit = Some(unit);
+        for ((was_until, id), file) in std::mem::take(&mut self.held) {
+            let until = self.until(&file.found).unwrap_or(was_until);
+            self.held.insert((until, id), file);
+        }
     }
 
     /// Returns a file whose time has come, if there is one.

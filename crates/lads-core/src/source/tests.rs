@@ -41,7 +41,10 @@ fn config() -> SourceConfig {
 
 fn source_with(config: SourceConfig) -> Source {
     let mut source = Source::new(config, &[OstSpec::new("OST0", 8)]);
-    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false });
+    hear(
+        &mut source,
+        Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false, time_unit_nanos: 1 },
+    );
     source
 }
 
@@ -320,12 +323,23 @@ fn of_a_file_with_holes_all_data_is_read_before_the_word() {
 
 /// A file that changed a moment ago, and is not read before this time.
 fn found_late(source: &mut Source, id: u64, settled_at: Instant) {
+    found_settling(source, id, Some(settled_at), None);
+}
+
+/// A file that changed a moment ago, and shows any change from these times on: in its status, and in
+/// units of two seconds.
+fn found_settling(
+    source: &mut Source,
+    id: u64,
+    settled_at: Option<Instant>,
+    settled_at_sink: Option<Instant>,
+) {
     let identity = Identity { size: 4096, ..Identity::default() };
     let (striping, source_ost) = (Striping::default(), OstId(0));
     let kind = Kind::File { identity, data_bytes: 4096, striping, source_ost, is_different: false };
     let (id, name) = (EntryId(id), id.to_string().into_bytes());
     let entry = Entry { id, parent: EntryId::ROOT, name, kind, metadata: Metadata::default() };
-    let found = Found { settled_at: Some(settled_at), ..Found::new(entry) };
+    let found = Found { settled_at, settled_at_sink, ..Found::new(entry) };
     tell(source, Event::Found(Box::new(found)));
 }
 
@@ -360,6 +374,35 @@ fn files_that_changed_a_moment_ago_are_waited_for_together() {
     assert_eq!(source.next_task(at(990), 0), None);
     assert_eq!(announced(&mut source), (2..=90).collect::<Vec<_>>());
     assert_eq!(source.next_timeout(), None);
+}
+
+/// A change within the unit of the sink would leave the same time there, and the next transfer would
+/// skip the file.
+#[test]
+fn a_file_is_announced_when_any_change_shows_in_the_times_of_the_sink() {
+    let at = |millis| Some(Instant::after_start(Duration::from_millis(millis)));
+    let now = |source: &mut Source, millis| {
+        let task = source.next_task(at(millis).unwrap(), 0);
+        assert_eq!(task, None);
+        announced(source)
+    };
+    for (time_unit_nanos, expected) in [(1, 101), (1_000_000_000, 1100), (2_000_000_000, 2100)] {
+        let mut source = Source::new(config(), &[OstSpec::new("OST0", 8)]);
+        found_settling(&mut source, 1, None, at(2100));
+        found_settling(&mut source, 2, at(40), at(2100));
+        found_settling(&mut source, 3, at(40), None);
+        assert_eq!(now(&mut source, 39), []);
+        assert_eq!(now(&mut source, 41), [3], "the others wait for READY");
+        let (open_files_max, is_renamed) = (100, false);
+        let ready = Message::Ready { ost_count: 1, open_files_max, is_renamed, time_unit_nanos };
+        hear(&mut source, ready);
+        assert_eq!(source.may_have_task(), expected < 2100, "a thread must ask earlier");
+        assert_eq!(now(&mut source, expected - 1), [], "{time_unit_nanos}");
+        assert_eq!(now(&mut source, expected), [1, 2], "{time_unit_nanos}");
+        found_settling(&mut source, 4, None, at(4000));
+        let until = Duration::from_secs(2) + Duration::from_nanos(time_unit_nanos.into());
+        assert_eq!(source.next_timeout(), Some(Instant::after_start(until)));
+    }
 }
 
 /// The time from which on the rate limit let something through was over. No thread waited until the

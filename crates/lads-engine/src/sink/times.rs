@@ -11,7 +11,8 @@ use crate::metadata::{Handle, differs, set_mtime};
 use crate::paths::{remove_left_over, remove_own};
 use crate::stat::{identity_of, mtime_of};
 use lads_core::entry::{Metadata, Timestamp};
-use lads_core::times::{KeptTimes, looks_kept};
+use lads_core::racy::is_coarse;
+use lads_core::times::{KeptTimes, looks_kept, looks_like_unit_nanos};
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -25,6 +26,23 @@ const PROBE_PATH: &[u8] = b"./times";
 pub(super) type ByDevice = Mutex<HashMap<u64, KeptTimes>>;
 
 impl SinkEnd {
+    /// Returns the unit in which the file system of the target keeps times, in nanoseconds; 1 if no
+    /// times are kept. The unit is measured only if the target's own time of change looks coarse.
+    pub(super) fn time_unit_nanos(&self) -> u32 {
+        const FINE: u32 = 1;
+        let place = self.place();
+        if !self.options.times || self.instead.is_some() || place.is_missing {
+            return FINE;
+        }
+        let stat = place.root.open().and_then(|root| fstat(&*root).map(|stat| (root, stat)));
+        let Ok((root, stat)) = stat else { return FINE };
+        let looks_like = looks_like_unit_nanos(identity_of(&stat).ctime);
+        if !is_coarse(looks_like) {
+            return FINE;
+        }
+        self.kept_times(&root, stat.st_dev).map_or(looks_like, |kept| kept.unit_nanos())
+    }
+
     /// Returns the time that an entry has if its source has `wanted`: a time of the entry that its
     /// file system made of `wanted` counts as right. `there` is the status of the entry, and
     /// `directory` is on the same file system.

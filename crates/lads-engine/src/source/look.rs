@@ -14,7 +14,7 @@ use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::layout::Layout;
 use lads_core::limits::DEPTH_MAX;
-use lads_core::racy::unsettled_for;
+use lads_core::racy::{same_at_sink_for, unsettled_for};
 use lads_core::range::RangeSet;
 use lads_core::source::{Event, Found, LinkName};
 use lads_core::units::{EntryId, Instant, OstId};
@@ -117,6 +117,7 @@ pub(super) struct Seen {
     disk_offset: Option<u64>,
     pub(super) link: Option<LinkName>,
     settled_at: Option<Instant>,
+    settled_at_sink: Option<Instant>,
 }
 
 impl Seen {
@@ -129,11 +130,12 @@ impl Seen {
     }
 
     pub(super) fn found(self, id: EntryId, parent: EntryId, name: Vec<u8>) -> Found {
-        let Self { kind, metadata, layout, mirrors, data, disk_offset, link, settled_at, .. } =
-            self;
+        let Self { kind, metadata, layout, data, disk_offset, link, .. } = self;
+        let Self { settled_at, settled_at_sink, .. } = self;
         let entry = Entry { id, parent, name, kind, metadata };
-        let mirrors = mirrors.into_iter().skip(1).map(|it| it.layout).collect();
-        Found { layout, mirrors, data, disk_offset, link, settled_at, ..Found::new(entry) }
+        let mirrors = self.mirrors.into_iter().skip(1).map(|it| it.layout).collect();
+        let found = Found::new(entry);
+        Found { layout, mirrors, data, disk_offset, link, settled_at, settled_at_sink, ..found }
     }
 }
 
@@ -189,6 +191,7 @@ pub(super) fn look(
         disk_offset: None,
         link: None,
         settled_at: None,
+        settled_at_sink: None,
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
@@ -224,12 +227,15 @@ pub(super) fn look(
     Ok(Ok(seen))
 }
 
-/// Returns the time from which on any change of a file that was just looked at shows in its status;
-/// `None` if that is now, or if the file will not be read.
-fn settled_at(end: &SourceEnd, identity: &Identity) -> Option<Instant> {
-    let is_read = !end.options.dry_run || end.options.checksum;
-    let wait = unsettled_for(identity, now()).filter(|_| is_read)?;
-    Some(end.clock.now() + wait)
+/// Sets the times from which on any change of a file that was just looked at shows in its status,
+/// and in the time that the sink keeps. They stay unset if the file will not be read.
+fn set_settled(end: &SourceEnd, identity: &Identity, seen: &mut Seen) {
+    if end.options.dry_run && !end.options.checksum {
+        return;
+    }
+    let (now, session_now) = (now(), end.clock.now());
+    seen.settled_at = unsettled_for(identity, now).map(|wait| session_now + wait);
+    seen.settled_at_sink = same_at_sink_for(identity, now).map(|wait| session_now + wait);
 }
 
 /// Examines a regular file. The place is where the file lies, also if a link leads to it.
@@ -261,7 +267,7 @@ fn look_at_file(
     }
     if size > 0 && !is_unsized {
         seen.disk_offset = end.layouts.disk_offset(&at);
-        seen.settled_at = settled_at(end, &identity);
+        set_settled(end, &identity, seen);
     }
     let identity = if is_unsized { unsized_identity(identity) } else { identity };
     let data_bytes = seen.data.as_ref().map_or(identity.size, RangeSet::byte_count);

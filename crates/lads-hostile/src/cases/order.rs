@@ -49,7 +49,12 @@ pub(super) const CASES: &[Case] = &[
         peer.say(&listens("127.0.0.1".to_owned(), 1, vec![[0; 32]]))
     }),
     Case::source("source_says_ready", |peer| {
-        peer.say(&Message::Ready { ost_count: 1, open_files_max: 1, is_renamed: false })
+        peer.say(&Message::Ready {
+            ost_count: 1,
+            open_files_max: 1,
+            is_renamed: false,
+            time_unit_nanos: 1,
+        })
     }),
     Case::source("source_says_file_id", |peer| {
         peer.say(&Message::FileId(vec![(EntryId(1), want(OstId(0)))]))
@@ -127,8 +132,20 @@ pub(super) const CASES: &[Case] = &[
         .at(Opening::Connected)
         .exits(&[5]),
     Case::sink("ready_of_no_files", |peer| ready(peer, 1, 0)).at(Opening::Connected).exits(&[5]),
+    Case::sink("ready_of_times_in_units_of_four_seconds", |peer| {
+        let time_unit_nanos = u32::MAX;
+        let (ost_count, open_files_max, is_renamed) = (1, 100, false);
+        peer.say(&Message::Ready { ost_count, open_files_max, is_renamed, time_unit_nanos })
+    })
+    .at(Opening::Connected)
+    .exits(&[5]),
     Case::sink("a_new_name_for_a_tree", |peer| {
-        peer.say(&Message::Ready { ost_count: 1, open_files_max: 1, is_renamed: true })
+        peer.say(&Message::Ready {
+            ost_count: 1,
+            open_files_max: 1,
+            is_renamed: true,
+            time_unit_nanos: 1,
+        })
     })
     .at(Opening::Connected),
     Case::sink("answers_before_it_is_ready", |peer| {
@@ -142,5 +159,5 @@ fn range() -> BlockRange {
 }
 
 fn ready(peer: &mut Peer, ost_count: u32, open_files_max: u32) -> Told {
-    peer.say(&Message::Ready { ost_count, open_files_max, is_renamed: false })
+    peer.say(&Message::Ready { ost_count, open_files_max, is_renamed: false, time_unit_nanos: 1 })
 }

@@ -99,7 +99,12 @@ impl Peer {
             return self.expect(|heard| is_ready(heard).then_some(()));
         }
         self.expect(|heard| matches!(heard, Heard::Said(Message::Roots(_))).then_some(()))?;
-        self.speak(&Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false })?;
+        self.speak(&Message::Ready {
+            ost_count: 1,
+            open_files_max: 100,
+            is_renamed: false,
+            time_unit_nanos: 1,
+        })?;
         self.speak(&Message::Grant(Lot::of(vec![(OstId(0), ROOM)])))
     }
 
