@@ -110,12 +110,16 @@ impl Before {
         blocked.into_iter().any(|directory| !step.choice.forces() || may_keep(directory))
     }
 
-    /// Whether the source, the target and the source of a rival have directories with entries in
-    /// the place of other entries.
+    /// Whether the target has directories with entries in the place of other entries of the source
+    /// or of the source of a rival, or these two have entries of different kinds in the same place:
+    /// one command may make a directory after the other one looked at its place.
     fn collides_with_rival(&self) -> bool {
         let Self { source_kinds: source, target_kinds: target, rival_kinds: rival, .. } = self;
-        let pairs = [(source, target), (rival, target), (source, rival), (rival, source)];
-        pairs.into_iter().any(|(one, other)| !blocked(one, other).is_empty())
+        let is_blocked = |one| !blocked(one, target).is_empty();
+        let differs = |(below, kind): (&PathBuf, &FileType)| {
+            rival.get(below).is_some_and(|other| other.is_dir() != kind.is_dir())
+        };
+        is_blocked(source) || is_blocked(rival) || source.iter().any(differs)
     }
 
     /// Checks what a step has removed. `is_complete`: it has copied everything, and nothing has
