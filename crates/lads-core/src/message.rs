@@ -314,8 +314,7 @@ pub enum Message {
         open_files_max: u32,
         /// Whether the target is a new name for the only source, a file, and no directory.
         is_renamed: bool,
-        /// The unit in which the file system of the target keeps times, in nanoseconds: at most two
-        /// seconds; 1 if no times are kept.
+        /// The unit of the target's times, in nanoseconds: at most 2 s; 1 if no times are kept.
         time_unit_nanos: u32,
     },
     /// From the source: entries, each after its parent directory.

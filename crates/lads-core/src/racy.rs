@@ -10,8 +10,9 @@
 //! The unit is measured by the file's own time of change, which no program can set. If the clock of
 //! the file server is behind the clock of this host by more than a unit, changes may go unnoticed.
 //!
-//! The next transfer compares the file's modification time with the one that the sink keeps, perhaps
-//! in a coarser unit. So the file is also read only when that unit is over ([`same_at_sink_for`]).
+//! The next transfer compares the file's modification time with the one that the sink keeps,
+//! perhaps in a coarser unit. So a file is read only when that unit is over, too
+//! ([`same_at_sink_for`]).
 
 use crate::entry::{Identity, Timestamp};
 use crate::times::{LONGEST_UNIT, longest_unit_of, nanos_of};
@@ -22,8 +23,8 @@ use std::time::Duration;
 /// unnoticed; with the double, a file that changed just now is read 16 ms later.
 const LONGEST_TICK: i128 = 16_000_000;
 
-/// Reports whether a unit of times, in nanoseconds, is longer than the time between two ticks of any
-/// clock, so that it decides which changes of a file show.
+/// Reports whether a unit of times, in nanoseconds, is longer than the time between two ticks of
+/// any clock, so that it decides which changes of a file show.
 #[must_use]
 pub fn is_coarse(unit_nanos: u32) -> bool {
     i128::from(unit_nanos) > LONGEST_TICK
@@ -46,8 +47,8 @@ pub fn unsettled_for(identity: &Identity, now: Timestamp) -> Option<Duration> {
     wait.map(Duration::from_nanos)
 }
 
-/// Returns how long from `now` on a change of a file may still leave a modification time that is the
-/// same in the longest unit in which a sink keeps times; `None` if no change does. In a shorter unit,
+/// Returns how long from `now` on a change of a file may leave a modification time that is the same
+/// in the longest unit in which a sink keeps times; `None` if no change does. In a shorter unit,
 /// that time is over earlier by the difference of the units.
 #[must_use]
 pub fn same_at_sink_for(identity: &Identity, now: Timestamp) -> Option<Duration> {

@@ -65,7 +65,7 @@ impl End {
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            Self::Refuses => "ends the connection, for the lie itself",
+            Self::Refuses => "refuses the lie",
             Self::Loses => "ends the connection",
             Self::Continues => "continues",
         }

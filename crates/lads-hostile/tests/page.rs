@@ -1,6 +1,6 @@
 //! Whether `docs/security.md` says what is tried: the table of each class is that of the code.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p lads-hostile --test page` writes the tables anew.
+//! `UPDATE_EXPECT=1 cargo test -p lads-hostile --test page` writes the tables again.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use lads_hostile::case::{Case, Role};
@@ -10,37 +10,38 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const HEAD: [&str; 2] = ["| told by | honest end ends with | cases |", "|---|---|---|"];
+/// The head of the table of a class of cases.
+const HEAD: [&str; 2] = ["| liar | exit codes | cases |", "|---|---|---|"];
 
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md")
 }
 
-/// Returns the first cells of the row that has a case.
-fn cells(case: &Case) -> String {
+/// The columns of a case before its name: the end that tells the lie, and the exit codes.
+fn columns(case: &Case) -> String {
     let by = match case.role {
         Role::Source => "source",
         Role::Sink => "sink",
-        Role::ClientSource => "client that is the source",
-        Role::ClientSink => "client that is the sink",
+        Role::ClientSource => "client (source)",
+        Role::ClientSink => "client (sink)",
     };
-    let by = if case.is_served_too { format!("{by}; client, too") } else { by.to_owned() };
+    let by = if case.is_served_too { format!("{by}; client") } else { by.to_owned() };
     let codes: Vec<String> = case.exits.iter().map(ToString::to_string).collect();
-    let noticed = if case.is_noticed { ", for the lie itself" } else { "" };
-    format!("{by} | {}{noticed}", codes.join(" or "))
+    let noticed = if case.is_noticed { ", refused" } else { "" };
+    format!("{by} | {}{noticed}", codes.join(", "))
 }
 
-/// Returns a row for each different text of the first cells, with the names of all its cases.
-fn rows<'a>(cases: impl Iterator<Item = (String, &'a str)>) -> Vec<String> {
-    let mut rows: Vec<(String, String)> = Vec::new();
-    for (cells, name) in cases {
+/// Returns one row for all cases with equal columns, in the order of the first case of each row.
+fn rows(cases: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+    for (columns, name) in cases {
         let name = format!("`{name}`");
-        match rows.iter_mut().find(|(others, _)| *others == cells) {
-            Some((_, names)) => *names += &format!(" {name}"),
-            None => rows.push((cells, name)),
+        match rows.iter_mut().find(|(own, _)| *own == columns) {
+            Some((_, names)) => names.push(name),
+            None => rows.push((columns, vec![name])),
         }
     }
-    rows.into_iter().map(|(cells, names)| format!("| {cells} | {names} |")).collect()
+    rows.iter().map(|(columns, names)| format!("| {columns} | {} |", names.join(", "))).collect()
 }
 
 /// The heading of the cases of servers of remote files, and the head of their table.
@@ -51,10 +52,11 @@ const FILES: (&str, [&str; 2]) =
 fn with_tables(page: &str) -> String {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let of_transfers = cases::classes().into_iter().map(|(title, cases)| {
-        (title, HEAD, rows(cases.iter().map(|case| (cells(case), case.name))))
+        let cases = cases.iter().map(|case| (columns(case), case.name.to_owned()));
+        (title, HEAD, rows(cases))
     });
     let of_files = files::cases::all();
-    let of_files = of_files.iter().map(|case| (case.end.text().to_owned(), case.name));
+    let of_files = of_files.iter().map(|it| (it.end.text().to_owned(), it.name.to_owned()));
     let of_files = (FILES.0, FILES.1, rows(of_files));
     for (title, head, rows) in of_transfers.chain([of_files]) {
         let heading = format!("## {title}");

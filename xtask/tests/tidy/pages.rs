@@ -12,7 +12,7 @@ const WORDS_MAX: [(&str, usize); 3] =
 const DECISION_WORDS_MAX: usize = 250;
 
 /// Maximum number of words of all pages together.
-const ALL_WORDS_MAX: usize = 36_600;
+const ALL_WORDS_MAX: usize = 35_000;
 
 const DECISIONS: &str = "docs/decisions";
 

@@ -32,9 +32,9 @@ pub struct Found {
     /// The time from which on any change of the file shows in its status, if that is not now
     /// ([`crate::racy`]). The file is not read before.
     pub settled_at: Option<Instant>,
-    /// The time from which on any change of the file leaves another modification time at every sink,
-    /// if that is not now ([`crate::racy::same_at_sink_for`]). The file is not read before, or so
-    /// much earlier as the unit of the sink is shorter than the longest one.
+    /// The time from which on any change of the file leaves another modification time at every
+    /// sink, if that is not now ([`crate::racy::same_at_sink_for`]). The file is not read before,
+    /// or so much earlier as the unit of the sink is shorter than the longest one.
     pub settled_at_sink: Option<Instant>,
 }
 

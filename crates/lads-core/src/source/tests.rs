@@ -326,8 +326,8 @@ fn found_late(source: &mut Source, id: u64, settled_at: Instant) {
     found_settling(source, id, Some(settled_at), None);
 }
 
-/// A file that changed a moment ago, and shows any change from these times on: in its status, and in
-/// units of two seconds.
+/// A file that changed a moment ago, and shows any change from these times on: in its status, and
+/// in units of two seconds.
 fn found_settling(
     source: &mut Source,
     id: u64,
@@ -376,8 +376,8 @@ fn files_that_changed_a_moment_ago_are_waited_for_together() {
     assert_eq!(source.next_timeout(), None);
 }
 
-/// A change within the unit of the sink would leave the same time there, and the next transfer would
-/// skip the file.
+/// A change within the unit of the sink would leave the same time there, and the next transfer
+/// would skip the file.
 #[test]
 fn a_file_is_announced_when_any_change_shows_in_the_times_of_the_sink() {
     let at = |millis| Some(Instant::after_start(Duration::from_millis(millis)));
