@@ -286,6 +286,19 @@ fn the_engine_knows_no_socket() {
     });
 }
 
+/// The static program cannot contain glibc's resolver, and an address that is text calls it.
+#[test]
+fn the_static_program_resolves_no_text() {
+    let programs = ["crates/lads-cli/src", "crates/lads-engine/src", "crates/lads-sys/src"];
+    no_line(&["rs"], "an address as text", |path, line| {
+        let is_in_program = programs.iter().any(|program| path.starts_with(program));
+        let calls = ["bind((\"", "connect((\"", ".to_socket_addrs()"];
+        is_in_program
+            && !path.ends_with("lads-engine/src/names.rs")
+            && calls.iter().any(|call| code(line).contains(call))
+    });
+}
+
 #[test]
 fn lines_fit_the_screen() {
     no_line(&["rs"], "longer than 100 columns", |_, line| {
