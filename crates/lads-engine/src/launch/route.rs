@@ -120,9 +120,10 @@ impl Route {
     }
 
     fn failed(&self, error: &io::Error, tried: &str) -> Fatal {
-        let why = match Cut::of(error) {
-            Some(_) => "no answer in time".to_owned(),
-            None => error.to_string(),
+        let is_timeout = matches!(Cut::of(error), Some(Cut::Silent(_) | Cut::Late(_)));
+        let why = match is_timeout {
+            true => "no answer in time".to_owned(),
+            false => error.to_string(),
         };
         let hint = match self.told.parse::<IpAddr>() {
             Ok(told) if self.host.is_some() && self.data_address.is_none() => {
@@ -135,7 +136,7 @@ impl Route {
              name another address (--data-address){hint}, or send data through ssh (--tunnel)"
         );
         let reason = format!("no data connection to {tried} can be opened ({why})");
-        Fatal::new(ExitCode::Network, text).when_blocked(reason)
+        Fatal { is_timeout, ..Fatal::new(ExitCode::Network, text).when_blocked(reason) }
     }
 
     /// The addresses for data streams, the most likely first: the one that the person gives, with
