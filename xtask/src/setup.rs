@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs that tests or benchmarks start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 29] = [
+const NEEDED: [(&str, &str); 30] = [
     ("rsync", "rsync"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
@@ -17,6 +17,7 @@ const NEEDED: [(&str, &str); 29] = [
     ("ip", "iproute2"),
     ("iptables-legacy", "iptables"),
     ("strace", "strace"),
+    ("faketime", "faketime"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("python3", "python3"),

@@ -16,7 +16,7 @@ use facts::Facts;
 use findings::{Connection, Finding};
 use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, connect_for_data, deploy, version};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -249,8 +249,7 @@ impl OtherEnd {
     /// does not know an address of this host.
     fn way_back(&mut self, there: &Facts) -> Result<Option<String>> {
         let Ok(address) = there.client.parse() else { return Ok(None) };
-        let listener = TcpListener::bind(("::", 0)).or_else(|_| TcpListener::bind(("0.0.0.0", 0)));
-        let Ok(listener) = listener else { return Ok(None) };
+        let Ok(listener) = end::listen(0, 0) else { return Ok(None) };
         let port = listener.local_addr().context("a port of this host")?.port();
         self.ask(&format!("connect {}", SocketAddr::new(address, port))).map(Some)
     }

@@ -53,10 +53,14 @@ mod few_threads;
 mod file_server;
 #[path = "promises/file_sizes.rs"]
 mod file_sizes;
+#[path = "promises/firewall.rs"]
+mod firewall;
 #[path = "promises/greeting.rs"]
 mod greeting;
 #[path = "promises/habits.rs"]
 mod habits;
+#[path = "promises/hosts.rs"]
+mod hosts;
 #[path = "promises/identity.rs"]
 mod identity;
 #[path = "promises/links.rs"]

@@ -3,13 +3,13 @@
 
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
+use crate::names::getent;
 use lads_core::filter::{Rule, Verdict};
 use lads_core::issue::Side;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 /// Expands the paths of an end as a shell expands unquoted words: `~` and `~user` at the beginning
 /// become home directories; at the source, `*`, `?` and `[...]` match existing names, in the order
@@ -65,12 +65,10 @@ fn own_home() -> Option<Vec<u8>> {
     home.filter(|home| home.starts_with(b"/")).or_else(|| home_of(uid.as_bytes()))
 }
 
-/// Returns the home directory of a user. `getent` looks it up, because a static program cannot.
+/// Returns the home directory of a user.
 fn home_of(user: &[u8]) -> Option<Vec<u8>> {
-    let mut getent = Command::new("getent");
-    getent.args(["passwd", "--"]).arg(OsStr::from_bytes(user));
-    let output = getent.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    let line = output.stdout.split(|&byte| byte == b'\n').next()?;
+    let printed = getent("passwd", [OsStr::from_bytes(user)]).ok()?;
+    let line = printed.split(|&byte| byte == b'\n').next()?;
     let home = line.split(|&byte| byte == b':').nth(5)?;
     home.starts_with(b"/").then(|| home.to_vec())
 }

@@ -15,11 +15,13 @@ pub(crate) struct Fatal {
     pub(crate) is_reached: bool,
     /// Reason why no data connection could be opened, if a tunnel may help.
     pub(crate) blocked: Option<String>,
+    /// True if no answer arrived in time: meanwhile, the other end could report another reason.
+    pub(crate) is_timeout: bool,
 }
 
 impl Fatal {
     pub(crate) fn new(code: ExitCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), is_reached: false, blocked: None }
+        Self { code, text: text.into(), is_reached: false, blocked: None, is_timeout: false }
     }
 
     /// Marks this as an error that a tunnel may avoid.

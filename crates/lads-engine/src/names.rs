@@ -1,10 +1,11 @@
-//! The addresses of host names.
+//! The addresses of host names, and the names of users and groups.
 //!
 //! A static program of glibc does not call its resolver: glibc loads libraries of the host for it
 //! (`nsswitch.conf`), and aborts the program if they belong to another version of glibc. Such a
 //! program starts `getent`, which belongs to the host.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -54,17 +55,24 @@ pub fn names_of_groups(ids: &BTreeSet<u32>) -> Names {
     names_of("group", ids)
 }
 
-/// Looks names up with `getent`, because a static program cannot.
+/// Runs `getent`, which looks keys up in a database of the host, and returns its output. Keys that
+/// are not found are missing in the output.
+pub(crate) fn getent(
+    database: &str,
+    keys: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> io::Result<Vec<u8>> {
+    let mut command = Command::new("getent");
+    command.args([database, "--"]).args(keys).stdin(Stdio::null()).stderr(Stdio::null());
+    command.output().map(|output| output.stdout)
+}
+
+/// Returns the names in a database; numbers without a name are missing.
 fn names_of(database: &str, ids: &BTreeSet<u32>) -> Names {
     if ids.is_empty() {
         return Names::new();
     }
-    let mut getent = Command::new("getent");
-    getent.args([database, "--"]).args(ids.iter().map(u32::to_string));
-    let Ok(output) = getent.stdin(Stdio::null()).stderr(Stdio::null()).output() else {
-        return Names::new();
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
+    let printed = getent(database, ids.iter().map(u32::to_string)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&printed);
     let entry = |line: &str| {
         let mut fields = line.split(':');
         let (name, id) = (fields.next()?, fields.nth(1)?.parse().ok()?);
@@ -93,13 +101,11 @@ fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 #[cfg(target_feature = "crt-static")]
 fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let mut getent = Command::new("getent");
-    getent.args(["ahosts", "--", name]).stdin(Stdio::null()).stderr(Stdio::null());
-    let output = getent.output().map_err(|error| {
+    let printed = getent("ahosts", [name]).map_err(|error| {
         let text = format!("cannot start getent, which looks up names: {error}; use an address");
         io::Error::new(error.kind(), text)
     })?;
-    let addresses = of_getent(&String::from_utf8_lossy(&output.stdout), port);
+    let addresses = of_getent(&String::from_utf8_lossy(&printed), port);
     match addresses.is_empty() {
         true => Err(io::Error::new(io::ErrorKind::NotFound, "getent knows no address of it")),
         false => Ok(addresses),

@@ -27,9 +27,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// When streams cannot be opened: how long to wait whether the other end says why. It says that
-/// before it closes the port, but by another way. Half of it is two round trips over the longest
-/// lines; with the double, a person waits for nothing.
+/// Time for the other end's reason if streams are refused. The other end sends the reason before it
+/// closes the port, but over another connection. Half of this is two round trips over the longest
+/// lines; with twice the time, the user waits for nothing.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 
 /// Moves data. Returns when the data is durable at the sink, when it cannot be moved, or when
@@ -229,8 +229,8 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
     if let Some(opening) = connected.opening.take() {
         let more_threads = Arc::clone(&threads);
         let opening = spawn_for(&end, "opening", move |end| match opening.failure() {
-            // If the other end has ended, or has said why it cannot go on, that comes first.
-            Some(_) if end.hub().is_over_within(LAST_WORD_WAIT) => {}
+            // A reason of the other end, or its end, counts more than the failure.
+            Some(fatal) if end.hub().is_over_within(last_word_wait(&fatal)) => {}
             Some(fatal) => {
                 if let Some(reason) = &fatal.blocked {
                     board.on_blocked(reason);
@@ -253,6 +253,11 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
         closing.wait_for(&letting_go);
     }
     report
+}
+
+/// Returns the time to wait for the other end's reason why streams cannot be opened.
+fn last_word_wait(fatal: &Fatal) -> Duration {
+    if fatal.is_timeout { Duration::ZERO } else { LAST_WORD_WAIT }
 }
 
 /// Takes in further streams when they are open, on a thread that nobody waits for: some may come

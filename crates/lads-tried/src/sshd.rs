@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long a server may take until it listens.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// A server with its own keys on a loopback port; it is ended when this is dropped.
+/// A server with its own keys; it is ended when this is dropped.
 #[derive(Debug)]
 pub struct Sshd {
     child: Child,
@@ -21,16 +21,26 @@ pub struct Sshd {
     pub shell: String,
     /// Our user at its host.
     pub host: String,
+    /// The port on which it listens.
+    pub port: u16,
 }
 
 impl Sshd {
-    /// Starts a server that keeps its files in a directory. `None`, and that is said, if there is
-    /// no sshd here, or if it does not let us in.
+    /// Starts a server on a loopback port that keeps its files in a directory. Returns `None`, and
+    /// prints the reason, if there is no sshd here, or if it rejects the key.
     ///
     /// # Errors
     /// If a file cannot be written or a program does not run.
     pub fn start(directory: &Path) -> io::Result<Option<Self>> {
-        Self::start_with(directory, None)
+        Self::start_at(directory, Ipv4Addr::LOCALHOST)
+    }
+
+    /// Starts a server that listens on another address of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_at(directory: &Path, address: Ipv4Addr) -> io::Result<Option<Self>> {
+        Self::start_with(directory, address, None)
     }
 
     /// The same, for another account of the user, in a mount namespace of its own. Only root can
@@ -39,10 +49,14 @@ impl Sshd {
     /// # Errors
     /// As [`Self::start`].
     pub fn start_for(directory: &Path, account: &Account) -> io::Result<Option<Self>> {
-        Self::start_with(directory, Some(account))
+        Self::start_with(directory, Ipv4Addr::LOCALHOST, Some(account))
     }
 
-    fn start_with(directory: &Path, account: Option<&Account>) -> io::Result<Option<Self>> {
+    fn start_with(
+        directory: &Path,
+        address: Ipv4Addr,
+        account: Option<&Account>,
+    ) -> io::Result<Option<Self>> {
         if !["sshd", "ssh", "ssh-keygen"].into_iter().all(has) {
             return Ok(None);
         }
@@ -57,9 +71,9 @@ impl Sshd {
         fs::write(path("authorized"), [key_options, &key].join(" "))?;
         fs::set_permissions(path("authorized"), fs::Permissions::from_mode(0o600))?;
         // Another program could take it before it is used.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = TcpListener::bind((address, 0))?.local_addr()?.port();
         let config = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\n\
+            "Port {port}\nListenAddress {address}\nHostKey {}\nAuthorizedKeysFile {}\n\
              StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n\
              PermitRootLogin yes\nMaxStartups 100\n{}",
             path("host_key").display(),
@@ -83,9 +97,9 @@ impl Sshd {
             path("user_key").display(),
         );
         let user = succeed(Command::new("id").arg("-un"))?;
-        let host = format!("{}@127.0.0.1", String::from_utf8_lossy(&user).trim());
-        let mut server = Self { child, directory: directory.to_owned(), shell, host };
-        server.wait_until_it_listens(port)?;
+        let host = format!("{}@{address}", String::from_utf8_lossy(&user).trim());
+        let mut server = Self { child, directory: directory.to_owned(), shell, host, port };
+        server.wait_until_it_listens(address)?;
         // It may execute only certain commands.
         let is_open =
             account.is_some_and(|it| !it.key_options.is_empty()) || server.lets_us_in()?;
@@ -108,9 +122,9 @@ impl Sshd {
         fs::write(self.directory.join("authorized"), "")
     }
 
-    fn wait_until_it_listens(&mut self, port: u16) -> io::Result<()> {
+    fn wait_until_it_listens(&mut self, address: Ipv4Addr) -> io::Result<()> {
         let start = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        while TcpStream::connect((address, self.port)).is_err() {
             if start.elapsed() > START_MAX || self.child.try_wait()?.is_some() {
                 return Err(io::Error::other(format!("sshd does not listen: {}", self.log()?)));
             }

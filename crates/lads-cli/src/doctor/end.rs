@@ -7,7 +7,7 @@ use crate::args::DoctorEndArgs;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::thread;
@@ -58,12 +58,14 @@ pub(super) fn clock_nanos() -> i128 {
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }
 
-/// Listens on a free port of a range, on all addresses.
-fn listen(first: u16, last: u16) -> io::Result<TcpListener> {
+/// Listens on a free port of a range, on all addresses. They are no text: a static program cannot
+/// contain the resolver, which text would need.
+pub(super) fn listen(first: u16, last: u16) -> io::Result<TcpListener> {
     let mut result = Err(io::ErrorKind::AddrInUse.into());
     for port in first..=last {
         // With IPv6, connections of IPv4 arrive, too.
-        result = TcpListener::bind(("::", port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)));
+        result = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+            .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)));
         if result.is_ok() {
             break;
         }

@@ -41,7 +41,7 @@ fn answer(mut stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Sends the bytes over a connection.
-pub(super) fn send(mut stream: &TcpStream) -> Arrival {
+pub(super) fn send(stream: &TcpStream) -> Arrival {
     let step = |mut stream: &TcpStream, bytes: &[u8], answer: u8| -> io::Result<()> {
         stream.write_all(bytes)?;
         let mut read = [0];
@@ -56,10 +56,7 @@ pub(super) fn send(mut stream: &TcpStream) -> Arrival {
         return Arrival::Nothing;
     }
     match step(stream, &bytes[1..], ANSWERS[1]) {
-        Ok(()) => {
-            let _ = stream.flush();
-            Arrival::All
-        }
+        Ok(()) => Arrival::All,
         Err(_) => Arrival::ShortPackets,
     }
 }

@@ -1,8 +1,11 @@
 //! `lads doctor`: one line per check, and a remedy for each problem.
 
 use crate::proxy::free_port;
-use crate::world::{Ended, LADS, World, run};
+use crate::world::{Ended, LADS, World, has, is_root, not_tried, run, write_script};
+use lads_tried::{Account, Sshd};
 use serde_json::Value;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// A world whose directory is the home directory on the other host, and the command that leads
@@ -19,9 +22,16 @@ fn host(before: &str) -> (World, String) {
     (world, shell)
 }
 
-fn doctor(shell: &str, words: &[&str]) -> Command {
+/// Returns the command for a host that has LADS.
+pub(crate) fn doctor(shell: &str, words: &[&str]) -> Command {
+    let mut command = doctor_with(shell, &["--remote-lads", LADS, "--json"]);
+    command.args(words);
+    command
+}
+
+fn doctor_with(shell: &str, words: &[&str]) -> Command {
     let mut command = Command::new(LADS);
-    command.args(["doctor", "-e", shell, "--remote-lads", LADS, "--json"]).args(words);
+    command.env_remove("LADS_REMOTE_LADS").args(["doctor", "-e", shell]).args(words);
     command
 }
 
@@ -32,7 +42,7 @@ fn checks(ended: &Ended) -> Vec<Value> {
 }
 
 /// Returns the checks of a name, with the text and the remedy.
-fn found(ended: &Ended, check: &str) -> Vec<(bool, String, String)> {
+pub(crate) fn found(ended: &Ended, check: &str) -> Vec<(bool, String, String)> {
     let of = |it: &Value| {
         let text = |key: &str| it[key].as_str().unwrap_or_default().to_owned();
         (it["is_ok"] == true, text("text"), text("todo"))
@@ -118,5 +128,74 @@ fn another_end_that_lies_or_is_silent_neither_hangs_nor_reaches_the_terminal() {
         assert!(!ended.stdout.contains(&0x1b), "{ended:?}");
         let (is_ok, ..) = found(&ended, "lads").last().unwrap().clone();
         assert!(!is_ok, "{ended:?}");
+    }
+}
+
+/// Problems of these checks may be those of the machine on which the tests run.
+const OF_MACHINE: [&str; 3] = ["storage", "limits", "TCP windows"];
+
+#[test]
+fn through_a_real_ssh_it_sends_lads_and_finds_no_problem() {
+    if !is_root() || !has("unshare") {
+        return;
+    }
+    let world = World::on_disk();
+    fs::create_dir_all(world.path("home/data")).unwrap();
+    let account = Account::new(&world.path("home"), Path::new("/bin/sh"));
+    let Some(sshd) = Sshd::start_for(&world.path(""), &account).unwrap() else { return };
+    let here = world.path("").display().to_string();
+    let data = format!("{}:data", sshd.host);
+    let sent = run(doctor_with(&sshd.shell, &["--json", &data, &here]));
+    assert!(found(&sent, "lads")[0].1.ends_with("was sent there"), "{sent:?}");
+    let ended = run(doctor_with(&sshd.shell, &["--json", &data, &here]));
+    assert!(found(&ended, "lads")[0].1.ends_with("was there"), "{ended:?}");
+    for ended in [&sent, &ended] {
+        let problems: Vec<_> = checks(ended).into_iter().filter(|it| it["is_ok"] != true).collect();
+        let is_of_machine = |it: &Value| OF_MACHINE.iter().any(|name| it["check"] == *name);
+        assert!(problems.iter().all(is_of_machine), "{problems:?}");
+        assert_eq!(ended.code, Some(i32::from(!problems.is_empty())), "{ended:?}");
+        if !problems.is_empty() {
+            not_tried(&format!("this machine has problems of its own: {problems:?}"));
+        }
+        for (name, count) in [("ssh", 1), ("port", 1), ("port back", 1), ("round trip", 1)] {
+            assert_eq!(found(ended, name).len(), count, "{name}: {ended:?}");
+        }
+        let storage = found(ended, "storage");
+        for (found, path) in storage.iter().zip([world.path(""), world.path("home/data")]) {
+            let path = path.canonicalize().unwrap().display().to_string();
+            assert!(found.1.contains(&format!(":{path}: ")), "{path}: {found:?}");
+        }
+    }
+    // The user reads the same checks, one per line.
+    let human = run(doctor_with(&sshd.shell, &[&data, &here]));
+    assert_eq!(human.code, ended.code);
+    let lines = String::from_utf8(human.stdout).unwrap();
+    let names: Vec<_> = lines.lines().filter_map(|line| line.get(9..20)).map(str::trim).collect();
+    for check in checks(&ended) {
+        assert!(names.contains(&check["check"].as_str().unwrap()), "{check}: {lines}");
+    }
+}
+
+/// A library changes the time that the process on the other host reads.
+#[test]
+fn a_clock_that_differs_through_a_real_ssh_is_a_problem() {
+    if !has("faketime") {
+        return;
+    }
+    let world = World::new();
+    let Some(sshd) = Sshd::start(&world.path("")).unwrap() else { return };
+    for (offset, expected) in [("+1h", "ahead"), ("-1h", "behind")] {
+        let there = world.path(format!("lads{offset}"));
+        let variables = "LD_PRELOAD='/usr/$LIB/faketime/libfaketime.so.1' FAKETIME_DISABLE_SHM=1 \
+                         FAKETIME_DONT_FAKE_MONOTONIC=1";
+        let script = format!("{variables} FAKETIME={offset} exec {LADS} \"$@\"");
+        write_script(&there, &script).unwrap();
+        let words = ["--json", "--remote-lads", there.to_str().unwrap(), &sshd.host];
+        let ended = run(doctor_with(&sshd.shell, &words)).expect(1);
+        let (is_ok, text, todo) = &found(&ended, "clocks")[0];
+        // The clocks are compared over a round trip, which has a length.
+        let is_an_hour = ["59 min ", "1 h 00 min"].iter().any(|it| text.contains(it));
+        assert!(!is_ok && text.ends_with(expected) && is_an_hour, "{text}");
+        assert!(todo.contains("chronyc"), "{todo}");
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::process::Command;
 
 fn expanded(path: &str, side: Side) -> Result<Vec<String>, String> {
     let paths = expand(vec![path.as_bytes().to_vec()], side).map_err(|fatal| fatal.text)?;

@@ -13,14 +13,19 @@ fn shell(command: &[&str]) -> RemoteShell {
     RemoteShell { command, ..RemoteShell::default() }
 }
 
+/// Returns a route to a port of this host.
+fn route(port: u16) -> Route {
+    let (data_address, host, ssh, told) = (None, None, None, String::new());
+    Route { data_address, host, ssh, told, port, contact_limit: None }
+}
+
 /// Where data goes to a host, if the other end says that it was reached at `told`.
 fn addresses(remote: RemoteShell, host: &str, told: &str) -> Result<Vec<String>, String> {
     let stop = StopFlag::new();
     let patience = &Patience::new(&stop, Duration::from_secs(30));
     let ssh = Ssh::ask(shell_command(&remote), host, patience).map_err(|fatal| fatal.text)?;
     let (data_address, host) = (remote.data_address, Some(host.to_owned()));
-    let route =
-        Route { data_address, host, ssh, told: told.to_owned(), port: 7, contact_limit: None };
+    let route = Route { data_address, host, ssh, told: told.to_owned(), ..route(7) };
     let addresses = route.addresses(patience).map_err(|fatal| fatal.text)?;
     Ok(addresses.iter().map(SocketAddr::to_string).collect())
 }
@@ -99,14 +104,7 @@ fn data_waits_for_the_answer_where_the_other_end_may_not_be() {
     let streams = Tcp::opening(1, Duration::from_secs(30));
     let contact = Contact::within(None);
     let opening = Opening { index: 0, token: &[7; 32], streams: &streams, contact: &contact };
-    let route = Route {
-        data_address: None,
-        host: None,
-        ssh: None,
-        told: String::new(),
-        port: 7,
-        contact_limit: None,
-    };
+    let route = route(7);
     std::thread::scope(|scope| {
         scope.spawn(|| route.connect_one(&addresses, &opening, &patience).unwrap());
         let sent = scope.spawn(|| streams.send(StreamId(0), &mut [IoSlice::new(b"data")]).unwrap());
@@ -132,14 +130,7 @@ fn a_stream_that_nobody_wants_any_more_is_not_opened() {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, Duration::from_secs(30));
     let streams = Tcp::opening(1, Duration::from_secs(30));
-    let route = Route {
-        data_address: None,
-        host: None,
-        ssh: None,
-        told: String::new(),
-        port: address.port(),
-        contact_limit: None,
-    };
+    let route = route(address.port());
     std::thread::scope(|scope| {
         let connecting =
             scope.spawn(|| route.connect_all(&[address, address], &[[7; 32]], &patience, &streams));
@@ -156,9 +147,7 @@ fn a_stream_that_nobody_wants_any_more_is_not_opened() {
 #[test]
 fn data_is_early_only_where_the_other_end_surely_is() {
     let told = |told: &str| {
-        let told = told.to_owned();
-        let route =
-            Route { data_address: None, host: None, ssh: None, told, port: 7, contact_limit: None };
+        let route = Route { told: told.to_owned(), ..route(7) };
         ["192.0.2.1:7", "[::ffff:192.0.2.1]:7", "192.0.2.2:7", "[::1]:7"]
             .map(|address| route.is_told(&address.parse().unwrap()))
     };
@@ -190,14 +179,7 @@ fn streams_that_may_come_or_not_are_opened_as_far_as_they_can_be() {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, Duration::from_secs(30));
     let streams = Tcp::opening(1, Duration::from_secs(30)).and_more(3);
-    let route = Route {
-        data_address: None,
-        host: None,
-        ssh: None,
-        told: String::new(),
-        port: 7,
-        contact_limit: None,
-    };
+    let route = route(7);
     let opened = std::sync::Mutex::new(Vec::new());
     route.connect_more(&[address], &[[1; 32], [2; 32], [3; 32]], &patience, &streams, |id| {
         opened.lock().unwrap().push(id);
@@ -245,17 +227,12 @@ fn a_port_counts_as_blocked_only_if_no_connection_was_made() {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, Duration::from_secs(20));
     let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let route = |address: SocketAddr| Route {
-        data_address: None,
-        host: Some("there".to_owned()),
-        ssh: None,
-        told: String::new(),
-        port: address.port(),
-        contact_limit: Some(Duration::from_millis(300)),
-    };
+    let contact_limit = Some(Duration::from_millis(300));
     let blocked = |addresses: &[SocketAddr]| {
         let streams = Tcp::opening(1, Duration::MAX);
-        let result = route(addresses[0]).connect_all(addresses, &[[7; 32]], &patience, &streams);
+        let route =
+            Route { host: Some("there".to_owned()), contact_limit, ..route(addresses[0].port()) };
+        let result = route.connect_all(addresses, &[[7; 32]], &patience, &streams);
         result.unwrap_err().blocked
     };
     let (silent, _kept) = silent();
