@@ -387,8 +387,8 @@ fn reach(at: &str, token: &Token, timeout: Duration) -> Result<Connection, Remot
         io::ErrorKind::UnexpectedEof => RemoteError {
             errno: Errno::ACCESS.raw_os_error(),
             text: format!(
-                "the server of remote files {at} closed the connection without an answer; is the \
-                 token right?"
+                "the server of remote files {at} closed the connection without a reply; check the \
+                 token"
             ),
         },
         _ => RemoteError::lost(format!("cannot reach the server of remote files {at}: {error}")),

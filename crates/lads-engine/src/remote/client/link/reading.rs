@@ -61,9 +61,7 @@ impl ReadCache {
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let file = open_unnamed(directory).map_err(|error| {
             let place = directory.display();
-            io::Error::other(format!(
-                "cannot keep what is read in {place} (rfs_cache_dir): {error}"
-            ))
+            io::Error::other(format!("cannot cache read data in {place} (rfs_cache_dir): {error}"))
         })?;
         Ok(Self { file: SlotFile::new(file, FRAME_BYTES), loading: Mutex::new(()) })
     }
