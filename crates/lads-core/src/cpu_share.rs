@@ -56,8 +56,8 @@ impl CpuShare {
                 )]
                 Ok(Self { thousandths: it as u32, of })
             }
-            _ => Err("write a part of all processors of the host, 1% to 100%, or how many \
-                      processors, 0.01 or more, like 1.5"
+            _ => Err("write a share of all processors of the host, 1% to 100%, or a number of \
+                      processors, at least 0.01, like 1.5"
                 .to_owned()),
         }
     }

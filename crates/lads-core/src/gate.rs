@@ -31,11 +31,12 @@ pub enum ProtocolError {
     #[error("the other end sent an unexpected message: {0}")]
     OutOfPlace(&'static str),
     /// An entry that was never announced.
-    #[error("the other end speaks of entry {0}, which was never announced")]
+    #[error("the other end refers to entry {0}, which was never announced")]
     UnknownEntry(EntryId),
     /// A block that ends beyond the file, or is not cut as agreed.
     #[error(
-        "the other end speaks of {length} bytes at {offset} of entry {entry}: no such block is possible"
+        "the other end refers to {length} bytes at offset {offset} of entry {entry}, which cannot \
+         be a block"
     )]
     ImpossibleBlock {
         /// The file.
@@ -92,9 +93,7 @@ pub enum Reader {
 pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError> {
     match message {
         Message::Fatal { text, .. } => check_text(text),
-        _ if reader == Reader::Nobody => {
-            Err(ProtocolError::OutOfPlace("a message that is for a person"))
-        }
+        _ if reader == Reader::Nobody => Err(ProtocolError::OutOfPlace("a message for the user")),
         Message::Progress(counters) => check_counters(counters),
         Message::OstBytes(osts) => check_ost_bytes(osts),
         Message::Issues(issues) => issues.iter().try_for_each(check_issue),

@@ -96,7 +96,7 @@ impl fmt::Display for SchemaDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(digest) => digest.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
-            None => f.write_str("not told"),
+            None => f.write_str("unknown"),
         }
     }
 }

@@ -148,7 +148,7 @@ impl Sink {
         self.files.check(message)?;
         match message {
             Message::Finish { .. } if self.course.is_finish_asked() => {
-                Err(ProtocolError::OutOfPlace("FINISH again"))
+                Err(ProtocolError::OutOfPlace("a second FINISH"))
             }
             Message::NewFile(_) if self.course.is_finish_asked() => {
                 Err(ProtocolError::OutOfPlace("NEW_FILE after FINISH"))

@@ -70,7 +70,7 @@ pub fn parse_span_with_unit(text: &str) -> Result<Duration, String> {
         () if !text.ends_with(|letter: char| letter.is_ascii_alphabetic()) => {
             Err(format!("`{text}` has no unit: write {text}m for minutes, {text}s for seconds"))
         }
-        () if span.is_zero() => Err("it is no time at all".to_owned()),
+        () if span.is_zero() => Err("it must be above 0".to_owned()),
         () => Ok(span),
     }
 }

@@ -35,7 +35,7 @@ pub enum ViewError {
     #[error("a datatype or a position beyond the largest file")]
     TooLarge,
     /// A part lies before the part that precedes it, or before the beginning of the file.
-    #[error("the parts of a filetype are not in the order of their places")]
+    #[error("the parts of a filetype are not in the order of their offsets")]
     NotInOrder,
     /// Its parts overlap in a file that is open for writing.
     #[error("the parts of a filetype overlap in a file that is open for writing")]
@@ -44,7 +44,7 @@ pub enum ViewError {
     #[error("a filetype without bytes")]
     Empty,
     /// An array has a part that is not inside, or is shared by no processes.
-    #[error("a part of an array that does not lie in the array")]
+    #[error("a part of an array that is outside of the array")]
     OutsideArray,
 }
 

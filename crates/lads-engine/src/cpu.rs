@@ -135,7 +135,7 @@ fn chosen(text: &str) -> Result<CpuSet, String> {
             let list = fs::read_to_string(path).map_err(|_| format!("there is no node {node}"))?;
             cpus(&list)
                 .filter(|cpus| !cpus.is_empty())
-                .ok_or_else(|| format!("node {node} has none"))?
+                .ok_or_else(|| format!("node {node} has no processors"))?
         }
     };
     let is_there = |cpu: &u32| online.contains(cpu) && (*cpu as usize) < CpuSet::MAX_CPU;

@@ -120,7 +120,7 @@ impl Deed {
         let path = lads_core::entry::shortened(path);
         let ost = self.ost.map_or_else(String::new, |ost| format!(" ({ost})"));
         format!(
-            "{} {}{ost}, asked {} s ago",
+            "{} {}{ost}, called {} s ago",
             self.operation.verb(),
             String::from_utf8_lossy(&path),
             self.since.elapsed().as_secs()

@@ -321,11 +321,12 @@ impl Options {
             () if self.streams > STREAMS_MAX => format!("at most {STREAMS_MAX} --streams"),
             // The sink asks at the end which names the source has.
             () if self.removes_sources && self.deletion.is_some() => {
-                "--delete would remove what --remove-source-files has moved: use one of them"
+                "--delete would remove the files that --remove-source-files has moved: use only \
+                 one of them"
                     .to_owned()
             }
             () if self.removes_sources && self.check => {
-                "lads check removes nothing (--remove-source-files)".to_owned()
+                "lads check does not remove files: omit --remove-source-files".to_owned()
             }
             () => return Ok(()),
         };

@@ -329,8 +329,7 @@ pub fn open_all(choice: &str, roots: &[&Path]) -> Result<Box<dyn Layouts>, Strin
         }
         LOCAL => Ok(Box::new(local::Local::of(roots))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto, {} or \
-             synthetic:osts=8,stripe_size=1M",
+            "unknown layout provider {other:?}: use auto, {} or synthetic:osts=8,stripe_size=1M",
             names().join(", ")
         )),
     }

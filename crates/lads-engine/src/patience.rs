@@ -46,13 +46,13 @@ pub(crate) enum Cut {
     #[error("stopped before the transfer began")]
     Stopped,
     /// Nothing arrived, or could be written, for this long.
-    #[error("silent for {} s before the transfer began", .0.as_secs())]
+    #[error("sent nothing for {} s before the transfer began", .0.as_secs())]
     Silent(Duration),
     /// Something arrived, but not everything in time.
-    #[error("not ready within {} s of its first word", .0.as_secs())]
+    #[error("did not finish the greeting within {} s", .0.as_secs())]
     Late(Duration),
     /// It needs a thread, and the system has no room for one.
-    #[error("no room for another thread")]
+    #[error("cannot start another thread")]
     NoThread,
 }
 
@@ -181,10 +181,10 @@ impl Cut {
     pub(crate) fn fatal(self, who: &str) -> Fatal {
         match self {
             Self::Stopped => Fatal::new(ExitCode::Interrupted, self.to_string()),
-            Self::Silent(_) => Fatal::new(ExitCode::Network, format!("{who} was {self}")),
+            Self::Silent(_) => Fatal::new(ExitCode::Network, format!("{who} {self}")),
             Self::Late(_) => Fatal::new(
                 ExitCode::Network,
-                format!("{who} was {self}: it answers, but far too slowly"),
+                format!("{who} {self}: it answers, but far too slowly"),
             ),
             Self::NoThread => NoThread::from(io::Error::from(Errno::AGAIN)).into(),
         }

@@ -63,8 +63,8 @@ impl StageLog {
         let place = path.display().to_string();
         let file = open_unnamed(path).map_err(|errno| {
             let text = format!(
-                "cannot make the stage in {place} at the {0}: {errno}; name another directory there \
-                 (--{0} stage=DIR), or omit the stage",
+                "cannot create the stage in {place} at the {0}: {errno}; name another directory \
+                 there (--{0} stage=DIR), or omit the stage",
                 side.word()
             );
             Fatal::new(ExitCode::Usage, text)
@@ -97,8 +97,8 @@ impl StageLog {
     fn complain(&self, what: &str) {
         if !self.has_complained.swap(true, Ordering::Relaxed) {
             self.board.notice(format!(
-                "the stage in {0} at the {1} is not used any more: {what}. The data in it is moved \
-                 all the same, but nothing more is staged. Check that disk, or name another \
+                "the stage in {0} at the {1} is no longer used: {what}. Staged data is still \
+                 moved, but no more data is staged. Check that disk, or name another directory \
                  (--{1} stage=DIR,stage-size=SIZE)",
                 self.place,
                 self.side.word()

@@ -217,7 +217,7 @@ impl Watch<'_, '_> {
             *has_told = true;
             let host = self.board.own_name();
             self.board.notice(format!(
-                "{what} (on {host}); the same command can begin when that has returned"
+                "{what} (on {host}); the same command can start when that call has returned"
             ));
         }
     }
@@ -235,7 +235,7 @@ impl Watch<'_, '_> {
             true => format!("the connection to {peer} ended first"),
             false => {
                 let seconds = STOP_DEADLINE.as_secs();
-                format!("{peer} had not come to rest after {seconds} s")
+                format!("{peer} had not stopped after {seconds} s")
             }
         });
         own.or(rest)
@@ -251,7 +251,7 @@ impl Watch<'_, '_> {
         let now = self.clock.now();
         let is_over = end.hub().with(|inner| inner.is_over || inner.session.is_over());
         let reason = match &*lock(lost) {
-            Some(_) => Some("the other end is lost".to_owned()),
+            Some(_) => Some("the connection to the other end is lost".to_owned()),
             None => self.stop.reason(),
         };
         if let Some(reason) = reason
@@ -352,11 +352,9 @@ impl Watch<'_, '_> {
     ) {
         let (peer, seconds) = (&connected.peer_host, timeout.as_secs());
         let text = if self.board.silence(now) > timeout {
-            format!("no sign of life from {peer} for {seconds} s; the same command resumes")
+            format!("no heartbeat from {peer} for {seconds} s; the same command resumes")
         } else if self.board.unread(now) > timeout {
-            format!(
-                "{peer} has not read what it was told for {seconds} s; the same command resumes"
-            )
+            format!("{peer} has not read messages for {seconds} s; the same command resumes")
         } else {
             return;
         };
@@ -373,15 +371,15 @@ impl Watch<'_, '_> {
         let (own, peer) = (self.board.own_name(), &connected.peer_host);
         let seconds = still.as_secs();
         let why = match end.hub().busy_workers() {
-            0 => format!("{own} waits for {peer}, which sends signs of life and nothing else"),
+            0 => format!("{own} waits for {peer}, which sends only heartbeats"),
             count => format!(
                 "{count} I/O threads of {own} wait for storage or to send, and {peer} sends only \
-                 signs of life"
+                 heartbeats"
             ),
         };
         let text = format!(
-            "nothing has moved for {seconds} s: {why}; the same command resumes (--stall-timeout \
-             SECONDS waits longer)"
+            "no progress for {seconds} s: {why}; the same command resumes (--stall-timeout SECONDS \
+             waits longer)"
         );
         Fatal::new(ExitCode::Network, text)
     }

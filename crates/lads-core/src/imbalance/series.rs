@@ -47,7 +47,7 @@ pub struct Sampling {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// It is no later than the one before.
-    #[error("time does not go on: {at} s comes after {before} s")]
+    #[error("time does not increase: {at} s follows {before} s")]
     Backwards {
         /// The moment of the sample.
         at: f64,

@@ -42,7 +42,7 @@ impl Files {
     fn check_ending(&self, entry: EntryId, ending: &Ending) -> Result<(), ProtocolError> {
         let Some(file) = self.open.get(&entry) else { return Ok(()) };
         let text = match ending {
-            _ if file.is_unanswered() => "FILE_DONE for a file that is not answered",
+            _ if file.is_unanswered() => "FILE_DONE for an unanswered file",
             Ending::CompleteAt { size, .. } if !file.may_end_at(*size) => {
                 "FILE_DONE for an unsized file of another length"
             }

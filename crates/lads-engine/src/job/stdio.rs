@@ -52,14 +52,12 @@ impl Job {
 /// What has none.
 pub(crate) fn check_input(paths: &[Vec<u8>], options: &Options) -> Result<(), Fatal> {
     let text = match () {
-        () if paths.len() > 1 => {
-            "beside -, a FIFO, a device or a file that grows there can be no other SRC"
-        }
-        () if options.check => "lads check needs files that can be read again",
+        () if paths.len() > 1 => "-, a FIFO, a device or a growing file must be the only SRC",
+        () if options.check => "lads check needs files that can be read twice",
         () if options.dry_run => "--dry-run needs files that can be examined",
         () if options.deletion.is_some() => "--delete needs whole directories as SRC",
         () if options.removes_sources => {
-            "--remove-source-files needs files that are moved as a whole as SRC"
+            "--remove-source-files needs complete regular files as SRC"
         }
         () if options.files_from.is_some() => "--files-from needs a directory as SRC",
         () => return Ok(()),
@@ -83,6 +81,6 @@ pub(crate) fn check_output(options: &Options) -> Result<(), Fatal> {
     };
     Err(Fatal::new(
         ExitCode::Usage,
-        format!("{option} has no meaning where DST is a pipe or a device"),
+        format!("{option} cannot be used if DST is a pipe or a device"),
     ))
 }

@@ -127,7 +127,7 @@ pub(super) struct Beginning<'e, 's> {
 pub(super) enum Way {
     /// A pipe each.
     Pipes,
-    /// One socket: whoever writes to it when the other end is gone gets an error, and no signal.
+    /// One socket: a write after the other end has disconnected fails, without a signal.
     Socket,
 }
 
@@ -342,13 +342,13 @@ impl Other {
         let (system, machine) = match self.hear_line(patience)? {
             Line::Need { system, machine } => (system, machine),
             Line::Fail(why) => return Err(refused(why)),
-            Line::Ready => return Err(refused("it asked for nothing".to_owned())),
+            Line::Ready => return Err(refused("it sent no request".to_owned())),
         };
         if !builds.may_be_sent {
             let (version, option) = (env!("CARGO_PKG_VERSION"), self.wording.lads);
             return Err(fail(format!(
-                "there is no LADS {version} on {name}: install it there, omit --no-deploy, or say \
-                 where it is with {option}"
+                "there is no LADS {version} on {name}: install it there, omit --no-deploy, or give \
+                 its path with {option}"
             )));
         }
         let parcel = builds.parcel(&name, &system, &machine)?;
@@ -359,7 +359,7 @@ impl Other {
         match self.hear_line(patience) {
             Ok(Line::Ready) => sent,
             Ok(Line::Fail(why)) => Err(refused(why)),
-            Ok(Line::Need { .. }) => Err(refused("it asked twice".to_owned())),
+            Ok(Line::Need { .. }) => Err(refused("it sent its request twice".to_owned())),
             Err(error) => sent.and(Err(error)),
         }
     }
@@ -444,7 +444,7 @@ impl Other {
         let (name, login, seconds) = (&self.name, &self.login, remote.limit.as_secs());
         let set_by = if remote.is_as_any_silence { " (--timeout)" } else { "" };
         let text = format!(
-            "{name} said nothing for {seconds} s{set_by}: no answer of LADS and no error; try: \
+            "no reply from {name} within {seconds} s{set_by}, neither from LADS nor an error; try: \
              {login}, or wait longer with {}",
             self.wording.patience
         );
@@ -506,8 +506,8 @@ impl Other {
             Some(Message::Fatal { code, text }) => {
                 return Err(Fatal::new(exit_code_from(code), text).when_reached());
             }
-            Some(_) => "the other end did not say where it listens".to_owned(),
-            None => format!("{} ended before it began", self.name),
+            Some(_) => "the other end did not report its port".to_owned(),
+            None => format!("{} ended before the transfer began", self.name),
         };
         Err(Fatal::new(ExitCode::Network, text).when_reached())
     }
@@ -548,13 +548,13 @@ impl Other {
             Some(127) => Fatal::new(
                 ExitCode::Usage,
                 format!(
-                    "there is no {lads} on {name}: install it there, or say where it is with {}",
+                    "there is no {lads} on {name}: install it there, or give its path with {}",
                     self.wording.lads
                 ),
             ),
             Some(255) if is_refusal(&complaints) => Fatal::new(
                 ExitCode::Refused,
-                format!("{name} did not let us in; {told}, or try: {login}"),
+                format!("{name} rejected the login; {told}, or try: {login}"),
             ),
             Some(255) => Fatal::new(
                 ExitCode::Network,
@@ -563,7 +563,7 @@ impl Other {
             _ => Fatal::new(
                 ExitCode::Network,
                 format!(
-                    "{name} ended before LADS began there (exit {}){}",
+                    "{name} ended before LADS started there (exit {}){}",
                     code.map_or_else(|| "by a signal".to_owned(), |code| code.to_string()),
                     match (said, complaints.as_str()) {
                         ([], "") => String::new(),
@@ -583,8 +583,8 @@ impl Other {
     fn told(&self, complaints: &str) -> String {
         match (self.stderr, complaints.trim()) {
             (Stderr::PassedOn, _) => "see the message above".to_owned(),
-            (Stderr::Kept, "") => "it did not say why".to_owned(),
-            (Stderr::Kept, said) => format!("it said \"{}\"", said.escape_debug()),
+            (Stderr::Kept, "") => "it printed no reason".to_owned(),
+            (Stderr::Kept, said) => format!("it printed \"{}\"", said.escape_debug()),
         }
     }
 
@@ -604,8 +604,8 @@ impl Other {
         Fatal::new(
             ExitCode::Usage,
             format!(
-                "{} printed something before LADS began: \"{text}\"; a login script must print \
-                 nothing when there is no terminal",
+                "{} printed text before LADS started: \"{text}\"; a login script must print \
+                 nothing if there is no terminal",
                 self.name
             ),
         )

@@ -121,12 +121,12 @@ impl Route {
 
     fn failed(&self, error: &io::Error, tried: &str) -> Fatal {
         let why = match Cut::of(error) {
-            Some(_) => "no answer in time".to_owned(),
+            Some(_) => "no reply in time".to_owned(),
             None => error.to_string(),
         };
         let hint = match self.told.parse::<IpAddr>() {
             Ok(told) if self.host.is_some() && self.data_address.is_none() => {
-                format!(" (the other end says that it was reached at {told})")
+                format!(" (the other end reports that it was reached at {told})")
             }
             _ => String::new(),
         };
@@ -134,7 +134,7 @@ impl Route {
             "cannot connect a data stream to {tried}: {why}; open that port (--ports FIRST-LAST), \
              name another address (--data-address){hint}, or send data through ssh (--tunnel)"
         );
-        let reason = format!("no data connection to {tried} can be opened ({why})");
+        let reason = format!("data connections to {tried} fail ({why})");
         Fatal::new(ExitCode::Network, text).when_blocked(reason)
     }
 
@@ -168,7 +168,7 @@ impl Route {
     fn unresolved(&self, name: &str, error: &io::Error) -> Fatal {
         let text = match self.told.parse::<IpAddr>() {
             Ok(told) => format!(
-                "data would go to {told}, but only the other end says that this is its address \
+                "data would go to {told}, but only the other end reports that this is its address \
                  ({name} does not resolve here: {error}); confirm it with --data-address {told}, \
                  or use --tunnel"
             ),
@@ -177,7 +177,7 @@ impl Route {
                  give one with --data-address ADDRESS, or use --tunnel"
             ),
         };
-        let reason = format!("no address for data connections is known ({name}: {error})");
+        let reason = format!("the address for data connections is unknown ({name}: {error})");
         Fatal::new(ExitCode::Network, text).when_blocked(reason)
     }
 }

@@ -89,7 +89,7 @@ impl Output {
         };
         let sort = sort.map_err(|errno| {
             let hint = match errno {
-                Errno::BUSY => ": it is in use, as if it were mounted",
+                Errno::BUSY => ": it is in use, for example mounted",
                 _ => "",
             };
             Fatal::new(ExitCode::SinkRefuses, format!("cannot write to {name}: {errno}{hint}"))

@@ -78,8 +78,8 @@ impl SinkEnd {
         if !self.placing.has_told.swap(true, Ordering::Relaxed) {
             let path = String::from_utf8_lossy(path);
             self.board.notice(format!(
-                "the sink file system does not place every file as wished, which --sink place=inherit \
-                 would leave to it: {path}: {difference}"
+                "the sink file system does not place every file as requested (with --sink \
+                 place=inherit, it chooses itself): {path}: {difference}"
             ));
         }
     }

@@ -90,7 +90,7 @@ impl SinkEnd {
         let flag =
             write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))?;
         if flag == Flag::Unknown {
-            self.notice_fallback("uncached I/O: what is written is dropped from the page cache");
+            self.notice_fallback("uncached I/O: written data is dropped from the page cache");
         }
         self.io_bytes.count(temporary.caching, bytes.len() as u64);
         if self.layouts.starts_writeback() && temporary.caching != Caching::Direct {
@@ -221,7 +221,7 @@ impl SinkEnd {
     /// Tells once what the file system does not take, and what is done instead.
     pub(super) fn notice_fallback(&self, what: &str) {
         if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
-            self.board.notice(format!("the sink file system does not take {what}"));
+            self.board.notice(format!("the sink file system does not support {what}"));
         }
     }
 

@@ -135,7 +135,7 @@ impl Listener {
                 }
             })?;
             if is_gone {
-                return Err(Fatal::new(ExitCode::Network, "the other end is gone"));
+                return Err(Fatal::new(ExitCode::Network, "the other end has disconnected"));
             }
             door.look(Instant::now(), &needed, |_| ());
         }
