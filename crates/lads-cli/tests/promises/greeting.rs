@@ -226,7 +226,7 @@ fn a_program_is_told_once_of_a_wait() {
     let ended = run(command).expect(5).within(SLACK);
     let notices = ended.events_of("notice");
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(notices[0]["text"].as_str().unwrap().starts_with("waited 3 s (5 s at most)"));
+    assert!(notices[0]["text"].as_str().unwrap().starts_with("waited 3 s (at most 5 s)"));
 }
 
 /// The user may type a password meanwhile, or have to fetch a telephone.
@@ -237,7 +237,7 @@ fn ssh_has_more_time_than_the_timeout() {
     write_script(&file, "[ \"$1\" = -G ] || exec sleep 300").unwrap();
     for words in [file.display().to_string(), format!("env X=1 {}", file.display())] {
         let running = start(through(&world, &words, &["--timeout", "1"]));
-        let told = "(5 min 00 s at most)";
+        let told = "(at most 5 min 00 s)";
         wait_for("the wait to be told", || running.has_said(told).then_some(()));
         heeds(running);
     }
