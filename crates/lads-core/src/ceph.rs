@@ -140,7 +140,7 @@ impl ObjectStriping {
         (offset / run).saturating_add(1).saturating_mul(run)
     }
 
-    /// How many objects the first `size` bytes of a file have.
+    /// Returns how many objects the first `size` bytes of a file have.
     #[must_use]
     pub fn object_count(&self, size: u64) -> u64 {
         let (sets, rest) = (size / self.set_bytes(), size % self.set_bytes());

@@ -80,7 +80,7 @@ pub struct BenchReport {
     pub figures: Vec<Figure>,
     /// The best mode of each direction, in all orders.
     pub orders: Vec<Figure>,
-    /// What a person should know of the figures.
+    /// What a user should know of the figures.
     pub notices: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ pub fn bench(
     })
 }
 
-/// All modes without order; past the page cache only where that can be.
+/// All modes without order; bypassing the page cache only where that can be.
 fn modes(config: &BenchConfig, bed: &Bed<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for direction in [Direction::Read, Direction::Write] {

@@ -1,6 +1,6 @@
 //! How the two ends meet: one starts the other, they exchange HELLO, and connect data streams.
 //!
-//! Nothing here waits for ever: see [`crate::patience`].
+//! Nothing here waits forever: see [`crate::patience`].
 
 mod ahead;
 mod deploy;
@@ -596,7 +596,7 @@ pub(crate) fn answer(
     })
 }
 
-/// What limits the bytes that a stream has under way.
+/// What limits the bytes that a stream has in flight.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
     own_side: Side,
@@ -605,7 +605,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// How many bytes a stream can have under way, now that some are open.
+    /// How many bytes a stream can have in flight, now that some are open.
     fn bytes(self, streams: &tcp::Tcp) -> u64 {
         streams.window_bytes(self.own_side).map_or(self.far_bytes, |it| it.min(self.far_bytes))
     }

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// When streams cannot be opened: how long to wait whether the other end says why. It says that
 /// before it closes the port, but by another way. Half of it is two round trips over the longest
-/// lines; with the double, a person waits for nothing.
+/// lines; with the double, a user waits for nothing.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 
 /// Moves data. Returns when the data is durable at the sink, when it cannot be moved, or when

@@ -58,7 +58,7 @@ pub(crate) struct Watch<'a, 'o> {
     pub(crate) stop: &'a StopFlag,
     /// Whether the sink keeps what it gets.
     pub(crate) keeps_data: bool,
-    /// Set at the end that a person started.
+    /// Set at the end that a user started.
     pub(crate) observer: Option<&'a mut (dyn Observer + 'o)>,
 }
 
@@ -207,7 +207,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// When everything is to stop, the end without a person reports once which of its calls do not
+    /// When everything is to stop, the end without a user reports once which of its calls do not
     /// return.
     fn tell_what_hangs<E: End>(&self, end: &Arc<E>, has_told: &mut bool) {
         let is_wanted = !*has_told
@@ -222,7 +222,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// What a person who asked to stop does not have to wait for, in words.
+    /// What a user who asked to stop does not have to wait for, in words.
     fn not_waited_for<E: End>(
         &self,
         end: &Arc<E>,
@@ -274,20 +274,20 @@ impl Watch<'_, '_> {
         is_last
     }
 
-    /// Whether what happened can be shown: to the person here, or to the other end if that end
+    /// Whether what happened can be shown: to the user here, or to the other end if that end
     /// reads what it is sent.
     fn has_reader<E: End>(&self, end: &Arc<E>) -> bool {
         self.observer.is_some() || end.hub().with(|inner| inner.messages.len() < OWN_MAX)
     }
 
-    /// Shows what happened to the person, if the person is at this end.
+    /// Shows what happened to the user, if the user is at this end.
     fn show(&mut self) {
         if let Some(observer) = &mut self.observer {
             self.board.take_happenings().into_iter().for_each(|happening| observer.on(happening));
         }
     }
 
-    /// Shows what happened to the person, or sends it to the end where the person is.
+    /// Shows what happened to the user, or sends it to the end where the user is.
     fn show_or_send<E: End>(&mut self, end: &Arc<E>) {
         self.show();
         if self.observer.is_none() {

@@ -159,13 +159,13 @@ impl AtSink {
         }
     }
 
-    /// Whether all entries have ended.
+    /// Reports whether all entries have ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
 
-    /// Whether this is the number of a directory that has not ended.
+    /// Reports whether this is the number of a directory that has not ended.
     #[must_use]
     pub fn is_directory(&self, entry: EntryId) -> bool {
         self.live.get(&entry).is_some_and(|live| live.is_directory)

@@ -170,15 +170,15 @@ impl Series {
         self.targets.iter().map(move |it| (it.name.as_str(), mean(it), it.rate_max))
     }
 
-    /// How many moments were left out, because fewer than two targets were known: one has no
-    /// deviation.
+    /// Returns how many moments were left out, because fewer than two targets were known: one has
+    /// no deviation.
     #[must_use]
     pub fn lone_count(&self) -> u64 {
         self.lone
     }
 
-    /// How many values were left out because a sum was less than before: its counter had begun
-    /// anew.
+    /// Returns how many values were left out because a sum was less than before: its counter had
+    /// begun again.
     #[must_use]
     pub fn reset_count(&self) -> u64 {
         self.resets

@@ -43,7 +43,7 @@ pub fn on_this_host(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(THIS_HOST).filter(|path| !path.is_empty())
 }
 
-/// Whether a name is meant to be one of a remote file.
+/// Reports whether a name is meant to be one of a remote file.
 pub fn is_remote(name: &[u8]) -> bool {
     name.starts_with(b"rfs:") || name.starts_with(THIS_HOST)
 }

@@ -153,7 +153,7 @@ impl Files {
     /// A block is no longer with a thread, nor waits for one.
     ///
     /// # Panics
-    /// If it was not under way.
+    /// If it was not in flight.
     pub(super) fn on_block_released(&mut self, entry: EntryId) {
         if let Some(file) = self.open.get_mut(&entry) {
             file.blocks_mut().expect("only what is wanted is under way").on_released(1);

@@ -2,7 +2,7 @@
 //!
 //! `null:COUNTxSIZE,...` is a directory of files without storage: what files cost, and not bytes.
 //!
-//! With them a person measures one part of a transfer without the others: what reading costs
+//! With them a user measures one part of a transfer without the others: what reading costs
 //! (`lads cp SRC null:`), what writing costs (`lads cp zero:10G DST`), and what LADS itself and the
 //! network cost (`lads cp null:10G host:null:`). XDD calls this the null transfer (figures 26 and
 //! 27 of its paper on long-distance transfers).

@@ -10,7 +10,7 @@ pub(crate) const STDIO: &[u8] = b"-";
 
 /// How often a thread that waits for the other end of a pipe, or for a file to grow, looks whether
 /// the transfer is to stop. With half, a waiting transfer takes more of a processor than it need;
-/// with double, a person waits 0.2 s for Ctrl-C. Not measured.
+/// with double, a user waits 0.2 s for Ctrl-C. Not measured.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How much a pipe to or from another program should hold, in bytes: as much as Linux lets a user
@@ -30,8 +30,8 @@ pub(crate) fn on_other_host(path: &[u8]) -> Vec<u8> {
 }
 
 impl Job {
-    /// Whether an end can be read or written only once, from its beginning to its end: after an
-    /// outage, nothing can go on with it.
+    /// Reports whether an end can be read or written only once, from its beginning to its end:
+    /// after an outage, nothing can go on with it.
     #[must_use]
     pub fn is_once(&self) -> bool {
         let is_stdio = self.sources.iter().chain([&self.target]).any(|it| is_stdio(&it.path));

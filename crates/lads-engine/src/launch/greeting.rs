@@ -23,7 +23,7 @@ pub(super) const GREETING_DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const HELLO_BYTES_MAX: usize = 4 << 10;
 
 /// The longest LISTEN, in bytes: 256 tokens take 8.5 KiB. FATAL, which may come instead, has a
-/// sentence for the person and is not longer, either.
+/// sentence for the user and is not longer, either.
 pub(super) const LISTEN_BYTES_MAX: usize = 64 << 10;
 
 /// The control channel during the greeting.

@@ -2,8 +2,8 @@
 //!
 //! The other end names the address under which it was reached, but that is only its word: an
 //! attacker who controls the other end could make this host connect, and push data, to any host
-//! that it can reach. So data connections go to the address that the person gives
-//! (`--data-address`), or to the host that the person named, as this host resolves that name. The
+//! that it can reach. So data connections go to the address that the user gives
+//! (`--data-address`), or to the host that the user named, as this host resolves that name. The
 //! other end's word only decides which of those addresses is tried first. The name is resolved as
 //! `ssh -G` reports it, because it may be an alias in ssh's configuration.
 
@@ -45,7 +45,7 @@ const AT_ONCE_MAX: usize = 32;
 /// How data connections reach the other end.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// The address that the person gives.
+    /// The address that the user gives.
     pub(super) data_address: Option<String>,
     pub(super) host: Option<String>,
     /// ssh's settings for that host, if ssh starts the other end.
@@ -138,8 +138,8 @@ impl Route {
         Fatal::new(ExitCode::Network, text).when_blocked(reason)
     }
 
-    /// The addresses for data streams, the most likely first: the one that the person gives, with
-    /// its port if it has one (a forwarded port), or those of the host that the person named.
+    /// The addresses for data streams, the most likely first: the one that the user gives, with
+    /// its port if it has one (a forwarded port), or those of the host that the user named.
     pub(super) fn addresses(&self, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, Fatal> {
         if let Some(address) = &self.data_address {
             let (name, port) = part_port(address, self.port);

@@ -103,7 +103,7 @@ impl FileServer {
         Ok(Self { service, shared, silence_max: SILENCE_MAX, notice })
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.service.address()
@@ -248,7 +248,7 @@ struct Shared {
     storage: Arc<Storage>,
     groups: Groups,
     locks: FileLocks,
-    /// The host, for messages to a person.
+    /// The host, for messages to a user.
     host: String,
     sessions: Places,
     files: Places,

@@ -477,7 +477,7 @@ impl SinkEnd {
     }
 
     /// The blocks on record that are still right, of a file that has changed since the last of them
-    /// went on record. Somebody may have written to it, or LADS itself before it was killed. So the
+    /// was recorded. Somebody may have written to it, or LADS itself before it was killed. So the
     /// blocks are compared with their checksums. `None` if the file is of no use.
     fn still_sound(
         &self,
@@ -714,7 +714,7 @@ fn what_is_there(
     }
 }
 
-/// Makes the name of a directory that a person named durable in the directory above.
+/// Makes the name of a directory that a user named durable in the directory above.
 fn sync_name(path: &[u8]) -> Result<(), Errno> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let cut = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);

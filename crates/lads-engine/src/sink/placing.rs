@@ -37,7 +37,7 @@ impl Placing {
     }
 }
 
-/// By which rule new files are placed on this file system: as the user wants, if it heeds that.
+/// By which rule new files are placed on this file system: as the user wants, if it respects that.
 pub(super) fn config(options: &Options, layouts: &dyn Layouts) -> PlacingConfig {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let heeds_any = match layouts.heeds() {

@@ -745,7 +745,7 @@ impl Inner {
     }
 }
 
-/// The buffers for what is read: there is one for each read that may be under way, beside those
+/// The buffers for what is read: there is one for each read that may be in flight, beside those
 /// that are kept.
 struct Coming(Weak<Link>);
 

@@ -71,7 +71,7 @@ pub(super) struct Opened {
 }
 
 impl Session {
-    /// Serves a client until it is gone. It may have `buffer_count` frames under way.
+    /// Serves a client until it is gone. It may have `buffer_count` frames in flight.
     pub(super) fn serve(
         shared: Arc<Shared>,
         line: Box<dyn Line>,
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    /// Waits until one more read may be under way; `false` if the client has disconnected.
+    /// Waits until one more read may be in flight; `false` if the client has disconnected.
     pub(super) fn begin_read(&self) -> bool {
         let inner = self.lock();
         let is_full = |inner: &mut Inner| inner.reads >= CLIENT_READS_MAX && !inner.is_over;

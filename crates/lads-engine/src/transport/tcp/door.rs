@@ -106,7 +106,7 @@ impl Listener {
         Ok(Self { listener, port, tokens })
     }
 
-    /// How many bytes this host, which is that end, lets each of the streams have under way.
+    /// How many bytes this host, which is that end, lets each of the streams have in flight.
     pub(crate) fn window_bytes(&self, side: Side) -> u64 {
         window_bytes(&self.listener, side)
     }

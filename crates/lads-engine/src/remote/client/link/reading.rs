@@ -19,7 +19,7 @@ use twox_hash::XxHash3_64;
 
 use crate::board::lock;
 
-/// Buffers beside those of chunks and of reads under way: one that is being put on the disk, and
+/// Buffers beside those of chunks and of reads in flight: one that is being put on the disk, and
 /// one that comes back from there.
 pub(super) const MOVING_BUFFERS: u32 = 2;
 
@@ -68,7 +68,7 @@ impl ReadCache {
 }
 
 impl Link {
-    /// How many bytes were read ahead, and how many were not asked for anew.
+    /// How many bytes were read ahead, and how many were not asked for again.
     pub(in crate::remote::client) fn read_bytes(&self) -> ReadBytes {
         self.lock().read_bytes
     }
