@@ -126,7 +126,7 @@ impl Bench {
     fn run(&self, name: &str, word: Option<&str>) -> Result<()> {
         let missing = self.needs(name).missing()?;
         if !missing.is_empty() {
-            println!("not measured, for want of: {}", missing.join("; "));
+            println!("not measured; missing: {}", missing.join("; "));
             return Ok(());
         }
         let machine = Machine::here()?;

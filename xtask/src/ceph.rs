@@ -81,17 +81,14 @@ pub(crate) fn for_tests() -> Result<Option<ForTests>> {
     missing.extend((!setup::is_root()).then_some("root"));
     missing.extend((!Path::new("/dev/fuse").exists()).then_some("/dev/fuse"));
     if !missing.is_empty() {
-        println!(
-            "ceph: NOT TRIED: tests on CephFS are left out, for want of {}",
-            missing.join(" ")
-        );
+        println!("ceph: NOT TRIED: tests on CephFS are skipped; missing: {}", missing.join(" "));
         return Ok(None);
     }
     let name = format!("lads-ceph-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
     let cluster = Cluster::in_directory(Some(&directory))?;
     if let Err(error) = cluster.up() {
-        println!("ceph: once more, for {error:#}");
+        println!("ceph: retrying after: {error:#}");
         cluster.up()?;
     }
     Ok(Some(ForTests(cluster)))
@@ -123,7 +120,7 @@ impl Cluster {
         let usual = || std::env::temp_dir().join("lads-ceph");
         let directory = std::path::absolute(directory.map_or_else(usual, Path::to_owned))?;
         let shown = directory.display();
-        ensure!(directory.as_os_str().len() <= PATH_BYTES_MAX, "{shown}: name it shorter");
+        ensure!(directory.as_os_str().len() <= PATH_BYTES_MAX, "{shown}: the path is too long");
         Ok(Self { directory })
     }
 
@@ -135,7 +132,7 @@ impl Cluster {
         }
         self.down()?;
         let shown = self.directory.display();
-        fs::create_dir(&self.directory).with_context(|| format!("cannot make {shown}"))?;
+        fs::create_dir(&self.directory).with_context(|| format!("cannot create {shown}"))?;
         fs::write(self.path(MARK), "")?;
         let start = Instant::now();
         if let Err(error) = self.start() {
@@ -234,7 +231,7 @@ impl Cluster {
             making.push(self.command("ceph-osd").args(make).spawn()?);
         }
         for mut osd in making {
-            ensure!(osd.wait()?.success(), "an OSD cannot be made");
+            ensure!(osd.wait()?.success(), "an OSD cannot be created");
         }
         let start =
             |number: usize| self.command("ceph-osd").args(["-i", &number.to_string()]).spawn();
@@ -277,7 +274,7 @@ impl Cluster {
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
-        bail!("{} s are not enough until {what}", START_MAX.as_secs());
+        bail!("timeout of {} s before {what}", START_MAX.as_secs());
     }
 
     fn text(&self, fsid: &str, monitor: &str) -> String {

@@ -193,7 +193,7 @@ impl Abilities {
             (abilities.can_drop_privileges, "another user, which needs root and setpriv"),
         ] {
             if !is_possible {
-                lads_tried::not_tried(&format!("in chaos, {what}"));
+                lads_tried::not_tried(&format!("in chaos: {what}"));
             }
         }
         Ok(Some(abilities))
@@ -241,7 +241,7 @@ fn play_in(
     if failure.is_some()
         && let Err(error) = round.keep()
     {
-        println!("cannot keep what happened: {error:#}");
+        println!("cannot keep the record of the round: {error:#}");
     }
     (std::mem::take(&mut round.report), failure)
 }

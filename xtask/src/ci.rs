@@ -35,10 +35,10 @@ pub(crate) fn run() -> Result<ExitCode> {
     steps.run("simulation", sim::ci);
     steps.run("fuzzing", || fuzz::run(&fuzz::Arguments::default()));
     steps.run("chaos", || chaos::ci(&list));
-    steps.run("what was not tried", || list.judge());
+    steps.run("tests not tried", || list.judge());
 
     if !tally.told.is_empty() {
-        println!("\n=== what the failed tests said\n{}", tally.told);
+        println!("\n=== output of failed tests\n{}", tally.told);
     }
     println!("\n{:>8}  step", "seconds");
     for step in &steps.done {

@@ -14,11 +14,10 @@ use std::time::Instant;
 /// Builds LADS and shows it at work.
 pub(crate) fn run() -> Result<()> {
     println!(
-        "LADS copies the Rust compiler that is installed here: to another directory, and over \
-         ssh. Then, as root, it copies files between two emulated file systems with some slow \
-         disks, compared with cp and rsync. This takes a minute; before, LADS is compiled if \
-         `cargo build --release` has not done that (a minute or two on two cores). Only compiled \
-         files remain."
+        "LADS copies the Rust compiler that is installed here to another directory, and over ssh. \
+         Then, as root, it copies files between two emulated file systems with some slow disks, \
+         compared with cp and rsync. This takes a minute, after LADS is compiled (a minute or two \
+         on two cores, unless `cargo build --release` has done that). Only compiled files remain."
     );
     part("Compiling lads");
     let lads = shell::build_quickly("lads-cli", "lads")?;
@@ -26,7 +25,7 @@ pub(crate) fn run() -> Result<()> {
     part("4. Between two emulated parallel file systems, with a slow OST at each end");
     let missing = show::missing()?;
     if !missing.is_empty() {
-        println!("left out, since this is missing: {}", missing.join("; "));
+        println!("skipped; missing: {}", missing.join("; "));
         return Ok(());
     }
     let testbed = shell::build_quickly("lads-testbed", "lads-testbed")?;
@@ -45,7 +44,7 @@ fn show_toolchain(lads: &Path) -> Result<()> {
     let extent = tree::extent(&source)?;
     let scratch = Scratch::new(&std::env::temp_dir(), "lads-demo")?;
     println!(
-        "\nWhat is moved: {}, {} files, {} MiB",
+        "\nData set: {}, {} files, {} MiB",
         source.display(),
         extent.files,
         extent.bytes >> 20
@@ -56,15 +55,15 @@ fn show_toolchain(lads: &Path) -> Result<()> {
     move_tree(lads, &[], &source, &slashed(&target))?;
     compare(&source, &target)?;
 
-    part("2. The same command again: nothing is left to do");
+    part("2. The same command again: no work is left");
     move_tree(lads, &[], &source, &slashed(&target))?;
     fs::remove_dir_all(&target).context("cannot remove the first copy")?;
 
-    part("3. To another host, over ssh (this machine plays it, with an sshd of its own)");
+    part("3. To another host, over ssh (this machine, with a separate sshd)");
     let keys = scratch.join("keys");
     fs::create_dir(&keys)?;
     let Some(sshd) = Sshd::start(&keys)? else {
-        println!("left out: sshd is not here; `cargo xtask setup` installs it");
+        println!("skipped: sshd is missing; `cargo xtask setup` installs it");
         return Ok(());
     };
     let target = scratch.join("there");
@@ -86,14 +85,17 @@ fn move_tree(lads: &Path, options: &[&str], source: &Path, target: &str) -> Resu
 fn compare(source: &Path, target: &Path) -> Result<()> {
     if shell::find("rsync").is_none() {
         tree::compare(source, target)?;
-        println!("compared: every byte is the same (rsync, which compares the rest, is not here)");
+        println!(
+            "compared: every byte is the same (metadata was not compared, because rsync is \
+             missing)"
+        );
         return Ok(());
     }
     let arguments = ["-aHAXSnci", "--delete"];
     let paths = [slashed(source), slashed(target)];
     let differences = shell::output(shell::command("rsync").args(arguments).args(&paths))?;
     if !differences.is_empty() {
-        bail!("rsync {} sees differences:\n{differences}", arguments.join(" "));
+        bail!("rsync {} finds differences:\n{differences}", arguments.join(" "));
     }
     println!(
         "compared: rsync {} finds no difference in data, owners, permissions, times, links",

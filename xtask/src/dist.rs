@@ -47,15 +47,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Builds a clone of this directory, and compares the digests of all files.
 fn compare(out: &Path) -> Result<()> {
     let changed = shell::output(shell::command("git").args(["status", "--porcelain"]))?;
-    ensure!(changed.is_empty(), "a clone would lack what is not committed:\n{changed}");
+    ensure!(changed.is_empty(), "a clone would lack these uncommitted changes:\n{changed}");
     let scratch = Scratch::new(&shell::target_dir()?, "dist-again")?;
     let clone = scratch.join("another/directory");
     shell::run(shell::command("git").args(["clone", "--quiet"]).arg(shell::root()).arg(&clone))?;
     shell::run(shell::cargo().args(["xtask", "dist"]).current_dir(&clone))?;
     let sums = |out: &Path| fs::read_to_string(out.join("SHA256SUMS"));
     let (first, second) = (sums(out)?, sums(&clone.join("target/dist"))?);
-    ensure!(first == second, "not the same bytes:\n{first}\n{second}");
-    println!("tried: the same bytes in another directory");
+    ensure!(first == second, "the builds differ:\n{first}\n{second}");
+    println!("tried: a build in another directory has the same bytes");
     Ok(())
 }
 
@@ -83,7 +83,7 @@ fn make() -> Result<PathBuf> {
     trial::run(&programs, &dynamic, &scratch)?;
     let mut made = programs.clone();
     let own = MACHINES.iter().position(machine::Machine::is_this);
-    let speaker = &programs[own.context("LADS is not built for this machine")?];
+    let speaker = &programs[own.context("there is no build of LADS for this machine")?];
     for (index, machine) in MACHINES.iter().enumerate() {
         let program = &programs[index];
         let name = files::name(machine);

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let targets = match &arguments.target {
         None => all,
         Some(one) if all.contains(one) => vec![one.clone()],
-        Some(other) => bail!("no target is called {other}; there are: {}", all.join(" ")),
+        Some(other) => bail!("unknown target {other}; the targets are: {}", all.join(" ")),
     };
     let programs = build(&targets)?;
     match arguments.inputs.is_empty() {
@@ -112,7 +112,7 @@ fn build(targets: &[String]) -> Result<PathBuf> {
 fn host() -> Result<String> {
     let version = shell::output(shell::command("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc -vV does not say what machine this is")?.to_owned())
+    Ok(host.context("rustc -vV does not print the host")?.to_owned())
 }
 
 /// Runs each target for a while, with one target at a time for each processor.
@@ -161,11 +161,11 @@ fn look_at(programs: &Path, target: &str, seconds: u32) -> Result<()> {
     // The input is near the end of the output, in full if it is short, and the error is above it.
     println!("{}", tail(&said));
     let Some(input) = input_of(&said) else {
-        bail!("{target} failed ({status}), without an input; all that it said: {}", log.display());
+        bail!("{target} failed ({status}), without an input; its output: {}", log.display());
     };
     bail!(
-        "{target} failed ({status}) with {input}; again: cargo xtask fuzz {target} {input}; \
-         mended, that input belongs to fuzz/regressions/{target}"
+        "{target} failed ({status}) with {input}; again: cargo xtask fuzz {target} {input}; after \
+         a fix, add that input to fuzz/regressions/{target}"
     )
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run() -> Result<()> {
     }
     println!("{} packages, all of crates.io, all under {}", packages.len(), allowed.join(", "));
     println!(
-        "NOT checked: advisories, for cargo-deny is not installed (cargo install --locked \
+        "NOT checked: advisories, because cargo-deny is not installed (cargo install --locked \
          cargo-deny, which takes minutes, once)"
     );
     Ok(())
@@ -46,7 +46,7 @@ pub(crate) fn run() -> Result<()> {
 /// vulnerability that it lists fails this step; a database that cannot be reached does not.
 fn advisories() -> Result<()> {
     if let Err(error) = shell::run(shell::cargo().args(["deny", "fetch", "db"])) {
-        println!("NOT checked: advisories, for their database cannot be reached ({error:#})");
+        println!("NOT checked: advisories, because their database cannot be reached ({error:#})");
         return Ok(());
     }
     shell::run(shell::cargo().args(["deny", "--offline", "check", "advisories"]))

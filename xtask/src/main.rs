@@ -36,8 +36,8 @@ Examples:
   cargo xtask sim 1317                    one simulated world, step by step
   cargo xtask fuzz frame --seconds 60     one fuzzing target for a minute
   cargo xtask chaos --rounds 1 --seed 7   one round of chaos again
-  cargo xtask dist                        what people download, in target/dist
-  cargo xtask shims                       what MPI programs preload, for each MPI that is here
+  cargo xtask dist                        packages and archives for users, in target/dist
+  cargo xtask shims                       shims for MPI programs, for each installed MPI
   cargo xtask bench big small             two benchmarks; `bench page` gathers all tables";
 
 /// Build, check, measure and show LADS

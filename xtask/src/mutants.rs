@@ -140,11 +140,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             unknown.extend((!is_known).then_some(fault));
         }
     }
-    println!("{tried} faults were tried, {} of them no test noticed", unknown.len());
+    println!("{tried} faults were tried; no test noticed {} of them", unknown.len());
     match (tried, unknown.len()) {
-        (0, _) => bail!("nothing was tried: is there code of that name, and enough time?"),
+        (0, _) => bail!("no faults were tried: check the name and the time limit"),
         (_, 0) => Ok(()),
-        (_, count) => bail!("{count} faults would pass"),
+        (_, count) => bail!("{count} faults were not noticed"),
     }
 }
 
@@ -207,7 +207,7 @@ fn run_until(command: &mut Command, until: Instant) -> Result<()> {
     let mut child = command.spawn().context("cannot start cargo mutants")?;
     while child.try_wait()?.is_none() {
         if Instant::now() >= until {
-            println!("the time is over");
+            println!("the time limit is reached");
             return stop(&mut child);
         }
         std::thread::sleep(LOOK_INTERVAL);

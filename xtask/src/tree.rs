@@ -47,11 +47,11 @@ pub(crate) fn compare(left: &Path, right: &Path) -> Result<()> {
     let (files_left, files_right) = (files(left)?, files(right)?);
     if files_left != files_right {
         let count = (files_left.len(), files_right.len());
-        bail!("{} and {} hold other files: {count:?}", left.display(), right.display());
+        bail!("the files of {} and {} differ: {count:?}", left.display(), right.display());
     }
     for (path, _) in files_left {
         if !is_same(&left.join(&path), &right.join(&path))? {
-            bail!("{} is not the same in {}", path.display(), right.display());
+            bail!("{} differs in {}", path.display(), right.display());
         }
     }
     Ok(())

@@ -347,8 +347,8 @@ pub(crate) struct CopyArgs {
     /// Compare files of the same size by their contents, not by their time
     ///
     /// Both ends read such files at the same time, block by block, and only checksums cross the
-    /// network. Only blocks that differ are sent; other files get the source's metadata. By
-    /// default, a file with the same size and time of change is skipped without being read.
+    /// network. Files that differ are sent; the others get the source's metadata. By default, a
+    /// file with the same size and time of change is skipped without being read.
     #[arg(short = 'c', long, help_heading = SELECTION)]
     pub(crate) checksum: bool,
 

@@ -111,9 +111,9 @@ struct Group<'a> {
 /// Reading and writing, past the page cache and through it, as far as there are figures.
 fn groups(report: &BenchReport) -> Vec<Group<'_>> {
     let all = [
-        ("reading, past the page cache", Direction::Read, Caching::Direct),
+        ("reading, bypassing the page cache", Direction::Read, Caching::Direct),
         ("reading, through the page cache", Direction::Read, Caching::Buffered),
-        ("writing, past the page cache", Direction::Write, Caching::Direct),
+        ("writing, bypassing the page cache", Direction::Write, Caching::Direct),
         ("writing, through the page cache", Direction::Write, Caching::Buffered),
     ];
     let group = |(title, direction, caching)| {

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<()> {
     unwritten?;
     writeln!(out, "{}", count.sentence(args.dry_run))?;
     out.flush()?;
-    ensure!(count.failed == 0, "not all could be looked at or removed: see above");
+    ensure!(count.failed == 0, "some files could not be examined or removed: see above");
     Ok(())
 }
 
@@ -47,9 +47,9 @@ fn line(remains: &Remains, is_dry_run: bool) -> String {
     match &remains.outcome {
         Ok(()) if is_dry_run => format!("would remove {path} ({size})"),
         Ok(()) => format!("removed {path} ({size})"),
-        Err(Kept::InUse) => format!("left    {path}: a transfer that runs may own it"),
-        Err(Kept::NotOurs(why)) => format!("left    {path}: {why}, so lads did not leave it"),
-        Err(Kept::Failed(why)) => format!("left    {path}: {why}"),
+        Err(Kept::InUse) => format!("kept    {path}: a running transfer may own it"),
+        Err(Kept::NotOurs(why)) => format!("kept    {path}: {why}, so lads did not create it"),
+        Err(Kept::Failed(why)) => format!("kept    {path}: {why}"),
     }
 }
 
@@ -73,8 +73,8 @@ impl Count {
         match self.in_use {
             0 => removed,
             _ => format!(
-                "{removed}; a transfer runs, and what may be its own was left: run this again when \
-                 it has ended"
+                "{removed}; a transfer is running, and files that may be its own were kept: run \
+                 the same command again when it has ended"
             ),
         }
     }

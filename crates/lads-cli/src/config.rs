@@ -101,15 +101,15 @@ impl Setting {
                     _ => None,
                 };
                 let count = count.filter(|&count| count < 10);
-                let count = count.ok_or_else(|| refused("is a number below 10"))?;
+                let count = count.ok_or_else(|| refused("must be a number below 10"))?;
                 Ok(vec![alone(); count])
             }
             (Value::Words(values), _) if takes_value => {
                 let is_list = matches!(argument.get_action(), ArgAction::Append);
-                ensure!(is_list || values.len() == 1, refused("has one value"));
+                ensure!(is_list || values.len() == 1, refused("takes one value"));
                 Ok(values.iter().map(with).collect())
             }
-            (Value::Words(_), _) => Err(refused("is true or false")),
+            (Value::Words(_), _) => Err(refused("must be true or false")),
         }
     }
 }
@@ -191,7 +191,7 @@ fn unknown(name: &str, known: &BTreeSet<String>) -> String {
     let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let nearest = nearest.filter(|it| likeness(it) > 0.8);
     let advice = nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"));
-    format!("no option has the name {name}{advice}")
+    format!("there is no option {name}{advice}")
 }
 
 /// Returns the setting of an option in the environment.
@@ -206,7 +206,7 @@ fn of_environment(argument: &Arg) -> Result<Option<Setting>> {
     };
     let value = match argument.get_action() {
         ArgAction::SetTrue | ArgAction::SetFalse => {
-            Value::Flag(is_flag.ok_or_else(|| anyhow!("${name} is neither 0 nor 1"))?)
+            Value::Flag(is_flag.ok_or_else(|| anyhow!("${name} must be 0 or 1"))?)
         }
         _ => Value::Words(vec![value]),
     };

@@ -109,7 +109,7 @@ fn stop_by_itself(args: &CopyArgs, stop: &StopFlag) -> Result<()> {
         let stop = stop.clone();
         begin(move || {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            stop.set("told to stop: standard input has ended");
+            stop.set("stop requested: standard input was closed");
         })?;
     }
     Ok(())

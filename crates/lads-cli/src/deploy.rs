@@ -41,7 +41,7 @@ fn is_option(host: &str) -> bool {
 fn bring(remote: &RemoteShell, host: &str) -> Result<(), (ExitCode, String)> {
     let own = Path::new("/proc/self/exe");
     let is_sent = deploy(remote, host, own, &StopFlag::new())?;
-    let (did, version) = (if is_sent { "was sent" } else { "was there" }, version());
+    let (did, version) = (if is_sent { "was sent" } else { "was already present" }, version());
     print(&format!("{}: {version} {did}", display::message(host)))
 }
 

@@ -220,7 +220,7 @@ impl<'a> Display<'a> {
         let lost =
             errors.filter_map(|output| output.error.as_ref()).map(ToString::to_string).next();
         let Some(error) = lost else { return report.exit_code as u8 };
-        self.tell(&format!("lads: cannot write what happened: {error}"));
+        self.tell(&format!("lads: cannot write the output or the log: {error}"));
         let code =
             if report.exit_code == ExitCode::Ok { ExitCode::Other } else { report.exit_code };
         code as u8
@@ -374,7 +374,7 @@ impl<'a> Display<'a> {
             let (reason, wait) = (style::indented(&message(reason)), sizes::span(*wait));
             self.tell(&format!("lads: {reason}"));
             if !retry.wait.is_zero() {
-                self.tell(&format!("lads: attempt {attempt} begins in {wait}"));
+                self.tell(&format!("lads: attempt {attempt} starts in {wait}"));
             }
         }
         self.out.flush();
@@ -457,7 +457,7 @@ impl Observer for Display<'_> {
         if self.out.has_no_reader
             && let Some(stop) = self.stop.take()
         {
-            stop.set("nobody reads the output");
+            stop.set("the output was closed");
         }
     }
 }

@@ -77,7 +77,7 @@ fn look(
         .map_err(|(code, text)| (code, anyhow!(text)))?;
     let seconds = begun.elapsed().as_secs_f64();
     findings.push(Finding::ok("ssh", format!("{shown} answers after {seconds:.1} s")));
-    let did = if is_sent { "was sent there" } else { "was there" };
+    let did = if is_sent { "was sent" } else { "was already present" };
     findings.push(Finding::ok("lads", format!("{} {did}", version())));
     let other = |error| (ExitCode::Other, error);
     let mut end = OtherEnd::start(&remote, &host, args.ports, &path).map_err(other)?;

@@ -64,7 +64,7 @@ pub(crate) fn run(work: impl FnOnce(&StopFlag) -> u8) -> ExitCode {
 }
 
 fn divide(work: impl FnOnce(&StopFlag) -> u8) -> Result<u8> {
-    let (ours, theirs) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    let (ours, theirs) = UnixStream::pair().context("cannot create a pair of sockets")?;
     let front = rustix::process::getpid();
     // Before there are two: a signal that comes meanwhile would end one without a word.
     let watch = Watch::begin()?;
@@ -100,7 +100,7 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
             let _ = kill_process(back, Signal::KILL);
         }
     };
-    let mut orders = to_back.try_clone().context("cannot share a socket")?;
+    let mut orders = to_back.try_clone().context("cannot duplicate a socket")?;
     watch.listen(move |signal| {
         if signal == signals::INTERRUPT && std::mem::replace(&mut is_interrupted, true) {
             kill();
@@ -157,7 +157,8 @@ fn code_of(back: Pid) -> u8 {
 
 /// Makes this process end when the front does.
 fn die_with(front: Pid) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the front")?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot bind to the parent process")?;
     if getppid() != Some(front) {
         // The front is gone already, and nobody waits for us.
         std::process::exit(lads_engine::ExitCode::Interrupted as i32);
@@ -169,7 +170,8 @@ fn die_with(front: Pid) -> Result<()> {
 /// themselves, because a signal from the keyboard goes to both processes.
 fn obey(front: &UnixStream, stop: &StopFlag) -> Result<()> {
     signals::leave_to_the_front()?;
-    let (mut orders, stop) = (front.try_clone().context("cannot share a socket")?, stop.clone());
+    let (mut orders, stop) =
+        (front.try_clone().context("cannot duplicate a socket")?, stop.clone());
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {

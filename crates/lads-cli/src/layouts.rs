@@ -115,11 +115,11 @@ fn described(component: &Component) -> String {
         return "the MDT".to_owned();
     }
     let size = match stripes.stripe_size {
-        0 => "the usual size".to_owned(),
+        0 => "the default size".to_owned(),
         size => sizes::bytes(size.into()),
     };
     let stripes_of = match stripes.stripe_count {
-        0 => format!("the usual number of stripes of {size}"),
+        0 => format!("the default number of stripes of {size}"),
         WIDE_STRIPE_COUNT_MIN.. => format!("stripes of {size} on all OSTs"),
         count => format!("{} of {size}", sizes::counted(count.into(), "stripe")),
     };
@@ -162,7 +162,7 @@ impl View<'_> {
         let path = escape(&self.path);
         writeln!(out, "{path}: {} on {osts} ({})", sizes::bytes(self.size), self.kind)?;
         if self.located.is_archived {
-            writeln!(out, "  its data is in an archive; reading it would bring it back")?;
+            writeln!(out, "  its data is in an archive; reading the file would restore it")?;
         }
         if let Some(mirrors) = self.lov.as_ref().and_then(mirror_count) {
             writeln!(out, "  {mirrors} copies; this is the one that is usually read")?;

@@ -69,7 +69,7 @@ const PRINTING: [&str; 15] = [
 fn not_started(error: io::Error) -> anyhow::Error {
     let reason = match error.kind() {
         io::ErrorKind::WouldBlock => {
-            ": this user, or container, may have no more (ulimit -u, pids.max)"
+            ": the limit of this user or container is reached (ulimit -u, pids.max)"
         }
         _ => "",
     };
@@ -184,7 +184,7 @@ fn help(of: Option<&str>) -> anyhow::Result<()> {
         None => &mut command,
         Some(name) => {
             let known = command.find_subcommand_mut(name);
-            known.with_context(|| format!("there is no command `{name}`; see lads help"))?
+            known.with_context(|| format!("unknown command `{name}`; see lads help"))?
         }
     };
     Ok(shown.print_long_help()?)

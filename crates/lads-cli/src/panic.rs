@@ -14,8 +14,8 @@ pub(crate) fn end_the_process() {
         // This is not a macro such as `eprintln`, which would panic in turn if standard error is
         // closed.
         let _ = io::stderr().write_all(
-            b"lads: this is an error in LADS; please report it with the lines above. The same \
-              command resumes.\n",
+            b"lads: this is a bug in LADS; please report it with the lines above. The same command \
+              resumes.\n",
         );
         std::process::exit(lads_engine::ExitCode::Interrupted as i32);
     }));

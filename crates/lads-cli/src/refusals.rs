@@ -10,30 +10,31 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 const MISSING_ARGS: &str = "if a SRC is missing, lads deletes nothing, and exits with 3";
 const INPLACE: &str = "lads writes into a temporary file and renames it when all of it is durable, \
-                       so that nobody sees half a file";
-const PARTIAL: &str = "not needed: finished blocks are always kept beside the target and recorded; \
-                       the same command resumes";
+                       so that no program sees an incomplete file";
+const PARTIAL: &str = "not needed: finished blocks are always kept next to the target and \
+                       recorded; the same command resumes";
 const COMPRESS: &str = "data is not compressed: lads has no compression (over slow links, rsync -z \
                         has, or ssh's own: --tunnel -e 'ssh -C')";
-const FOLLOW: &str = "lads moves symbolic links as links; name what they point to as a SRC";
-const NEWER: &str = "lads moves what differs in size or time of change; choose files with \
+const FOLLOW: &str =
+    "lads moves symbolic links as links; give the entry that they point to as a SRC";
+const NEWER: &str = "lads moves files that differ in size or time of change; choose files with \
                      --files-from to be more selective";
-const OTHER_DIRECTORY: &str = "lads compares with DST only; leave it out";
-const BACKUP: &str = "lads makes no backups of what it replaces; move to a new directory instead";
+const OTHER_DIRECTORY: &str = "lads compares with DST only; omit this option";
+const BACKUP: &str = "lads makes no backups of replaced files; move to a new directory instead";
 const OWNERS: &str = "lads keeps owner and group by number, or with --no-owner none; use chown(1) \
                       at the sink afterwards";
 const DAEMON: &str = "lads has no daemon: it is started through ssh; give ssh's options with -e, \
                       for example -e 'ssh -p 2222'";
 const SSH_FAMILY: &str = "give it to ssh: -e 'ssh -4' or -e 'ssh -6'";
-const TIMES: &str = "lads keeps times of change only; leave it out, or use --no-times for none";
+const TIMES: &str = "lads keeps times of change only; omit this option, or use --no-times for none";
 const OUTPUT: &str = "use -v for one line per path, or --json for events";
 const LOG: &str = "use --log FILE for failed entries, or --json for everything";
 const FILTER: &str = "write it with --include and --exclude, or list files with --files-from";
 const BATCH: &str = "lads has no batch files; move to each sink in turn";
 const STOP: &str = "use --stop-after";
 const DELTA: &str = "lads sends whole files (-W); for small changes in large files use rsync";
-const MISSING: &str = "lads moves the rest, lists what is missing, and exits with 3";
-const INTERNAL: &str = "lads has no such setting; leave it out";
+const MISSING: &str = "lads moves the rest, lists missing entries, and exits with 3";
+const INTERNAL: &str = "lads has no such setting; omit it";
 
 /// The refused options, with the names and in the order of rsync's manual page, and what to do
 /// instead.
@@ -42,8 +43,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("--debug=FLAGS", OUTPUT),
     ("--stderr=MODE", INTERNAL),
     ("--no-motd", DAEMON),
-    ("--no-recursive", "use --exclude '*/' to leave out directories"),
-    ("--no-r", "use --exclude '*/' to leave out directories"),
+    ("--no-recursive", "use --exclude '*/' to skip directories"),
+    ("--no-r", "use --exclude '*/' to skip directories"),
     ("-R --relative", "use --files-from with paths relative to SRC"),
     ("--no-implied-dirs", INTERNAL),
     ("-b --backup", BACKUP),
@@ -52,7 +53,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--inplace", INPLACE),
     ("--append", PARTIAL),
     ("--append-verify", PARTIAL),
-    ("-d --dirs", "use --exclude '*/' to leave out what is further below"),
+    ("-d --dirs", "use --exclude '*/' to skip subdirectories"),
     ("--copy-unsafe-links", FOLLOW),
     ("--safe-links", FOLLOW),
     ("--munge-links", FOLLOW),
@@ -61,12 +62,12 @@ const REFUSED: &[(&str, &str)] = &[
         "-K --keep-dirlinks",
         "lads does not follow symbolic links at the sink; name the directory itself as DST",
     ),
-    ("--no-links", "lads moves symbolic links; leave them out by --exclude"),
-    ("--no-l", "lads moves symbolic links; leave them out by --exclude"),
-    ("--no-group", "use --no-owner: it leaves owner and group"),
-    ("--no-g", "use --no-owner: it leaves owner and group"),
-    ("--no-acls", "use --no-xattrs: it leaves ACLs, too"),
-    ("--no-A", "use --no-xattrs: it leaves ACLs, too"),
+    ("--no-links", "lads moves symbolic links; skip them with --exclude"),
+    ("--no-l", "lads moves symbolic links; skip them with --exclude"),
+    ("--no-group", "use --no-owner, which skips owner and group"),
+    ("--no-g", "use --no-owner, which skips owner and group"),
+    ("--no-acls", "use --no-xattrs, which skips ACLs, too"),
+    ("--no-A", "use --no-xattrs, which skips ACLs, too"),
     ("-E --executability", "lads keeps all permissions, or none: --no-perms"),
     ("--chmod=CHMOD", "use chmod(1) at the sink afterwards, or --no-perms"),
     ("-U --atimes", TIMES),
@@ -74,12 +75,12 @@ const REFUSED: &[(&str, &str)] = &[
     ("-N --crtimes", TIMES),
     ("-O --omit-dir-times", TIMES),
     ("-J --omit-link-times", TIMES),
-    ("--super", "lads keeps what it is permitted to; leave it out"),
-    ("--fake-super", "lads keeps what it is permitted to; leave it out"),
+    ("--super", "lads keeps all metadata that it is permitted to set; omit this option"),
+    ("--fake-super", "lads keeps all metadata that it is permitted to set; omit this option"),
     ("--no-whole-file", DELTA),
     ("--no-W", DELTA),
-    ("--checksum-choice=NAME", "blocks are always checked with XXH3; leave it out"),
-    ("--cc=NAME", "blocks are always checked with XXH3; leave it out"),
+    ("--checksum-choice=NAME", "blocks are always checked with XXH3; omit this option"),
+    ("--cc=NAME", "blocks are always checked with XXH3; omit this option"),
     (
         "-B --block-size=SIZE",
         "lads sends whole files (-W); --lab block-size=SIZE is the size of its requests",
@@ -98,7 +99,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--chown=USER", OWNERS),
     (
         "--contimeout=SECONDS",
-        "use --connect-timeout SECONDS, which counts until the other host says a word",
+        "use --connect-timeout SECONDS, which applies until the first reply of the other host",
     ),
     ("--size-only", NEWER),
     ("-@ --modify-window=NUM", NEWER),
@@ -116,7 +117,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--sockopts=OPTIONS", INTERNAL),
     ("--blocking-io", INTERNAL),
     ("--outbuf=MODE", INTERNAL),
-    ("-8 --8-bit-output", "use --json for names as they are"),
+    ("-8 --8-bit-output", "use --json for unescaped names"),
     ("-i --itemize-changes", OUTPUT),
     ("-M --remote-option=OPTION", INTERNAL),
     ("--out-format=FORMAT", OUTPUT),
@@ -132,7 +133,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("--only-write-batch=FILE", BATCH),
     ("--read-batch=FILE", BATCH),
     ("--protocol=NUM", INTERNAL),
-    ("--iconv=STRING", "names are moved byte by byte; use convmv(1) at the sink"),
+    ("--iconv=STRING", "names are moved byte for byte; use convmv(1) at the sink"),
     ("--checksum-seed=NUM", INTERNAL),
     ("-4 --ipv4", SSH_FAMILY),
     ("-6 --ipv6", SSH_FAMILY),

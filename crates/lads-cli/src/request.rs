@@ -35,8 +35,8 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
     );
     ensure!(
         args.files_from.is_none() || args.choice.deletion().is_none(),
-        "--delete needs whole directories as SRC: beside --files-from it is not known what belongs \
-         at the sink"
+        "--delete needs whole directories as SRC: with --files-from, it is unknown which entries \
+         belong at the sink"
     );
     if args.choice.deletion().is_some() || args.choice.force {
         check_is_not_deleted(&sources, &target)?;
@@ -67,7 +67,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
     let job = Job { sources, target, options, remote, program, stderr: Stderr::PassedOn, retry };
     ensure!(
         !job.is_once() || retry.attempts_max.is_none() && retry.outage_max.is_none(),
-        "--retries and --retry-for cannot begin again with a pipe or a device"
+        "--retries and --retry-for cannot restart a transfer with a pipe or a device"
     );
     Ok(job)
 }
@@ -86,13 +86,13 @@ fn check_stdio(args: &CopyArgs, sources: &[Location], target: &Location) -> Resu
         "standard input cannot be both SRC and a list"
     );
     if is_stdio(target) {
-        ensure!(!reads, "with - as SRC and as DST there is nothing for lads to do");
+        ensure!(!reads, "SRC and DST cannot both be -");
         ensure!(!args.json, "--json writes to standard output, which is DST here");
         ensure!(args.verbose == 0, "-v writes to standard output, which is DST here");
     }
     ensure!(
         args.ends.follow.is_none() || !reads,
-        "--follow needs a file that grows as SRC; a pipe is read to its end anyway"
+        "--follow needs a file that grows as SRC; a pipe is always read to its end"
     );
     Ok(())
 }
@@ -248,7 +248,7 @@ fn block_size(args: &CopyArgs, settings: &AllSettings) -> Result<u32> {
     let buffers_min = settings.ends().into_iter().map(|end| buffers_bytes(end, args)).min();
     ensure!(
         buffers_min.is_some_and(|bytes| bytes / size >= BLOCKS_IN_BUFFERS_MIN),
-        "--buffers must have room for at least {BLOCKS_IN_BUFFERS_MIN} blocks of {} KiB",
+        "--buffers must hold at least {BLOCKS_IN_BUFFERS_MIN} blocks of {} KiB",
         size >> 10
     );
     u32::try_from(size).context("the longest block is shorter")
@@ -258,7 +258,7 @@ fn schedule(args: &CopyArgs, lab: &LabSettings) -> Result<Policy> {
     if lab.order == OrderArg::Serial {
         ensure!(
             matches!(lab.schedule, Schedule::Adaptive | Schedule::File) && !args.polite,
-            "--lab order=serial is schedule=file, in which each thread reads a file of its own"
+            "--lab order=serial needs schedule=file, in which each thread reads a separate file"
         );
         return Ok(Policy::File);
     }
@@ -299,7 +299,7 @@ fn stage(settings: &AllSettings) -> Result<Stage> {
         "a stage at the source needs another schedule: by file, nothing is read before it can be \
          sent"
     );
-    ensure!(stage.bytes >= lab.block_size, "stage-size must have room for at least one block");
+    ensure!(stage.bytes >= lab.block_size, "stage-size must hold at least one block");
     Ok(stage)
 }
 
@@ -323,8 +323,8 @@ fn locations(paths: &[OsString]) -> Result<(Vec<Location>, Location)> {
     if let (Some(source), Some(sink)) = (host, &target.host) {
         // Of `lads cp`, another function does this.
         bail!(
-            "one side must be here, but both are on other hosts: log in to one of them, for \
-             example `ssh {source} lads check ... {sink}:...`"
+            "one side must be on this host, but both are on other hosts: log in to one of them, \
+             for example `ssh {source} lads check ... {sink}:...`"
         );
     }
     Ok((sources, target))
@@ -350,7 +350,7 @@ fn check_is_not_deleted(sources: &[Location], target: &Location) -> Result<()> {
             .any(|emptied| path != emptied && path.starts_with(emptied));
         ensure!(
             !is_below,
-            "with --delete, {} would be deleted itself: it lies below DST, and is not in SRC",
+            "with --delete, {} would be deleted itself: it is below DST, and not in SRC",
             path.display()
         );
     }
@@ -359,15 +359,15 @@ fn check_is_not_deleted(sources: &[Location], target: &Location) -> Result<()> {
 
 fn location(argument: &OsStr) -> Result<Location> {
     let shown = argument.to_string_lossy();
-    ensure!(!argument.is_empty(), "a path is empty; for here, write .");
+    ensure!(!argument.is_empty(), "a path is empty; write . for the current directory");
     let scheme = shown.split_once("://").map(|(scheme, _)| scheme);
     if let Some(scheme) = scheme.filter(|scheme| scheme.chars().all(char::is_alphanumeric)) {
-        bail!("lads knows no {scheme}:// addresses: write [user@]host:path");
+        bail!("lads does not support {scheme}:// addresses: write [user@]host:path");
     }
     let location = Location::parse(argument)
         .with_context(|| format!("the host in `{}` is not text", shown.escape_debug()))?;
     if location.host.is_some() && location.path.starts_with(b":") {
-        bail!("lads knows no rsync daemons (host::module): write [user@]host:path");
+        bail!("lads does not support rsync daemons (host::module): write [user@]host:path");
     }
     // ssh would take such a host for an option, and options of ssh can run commands here.
     let is_option = |host: &String| host.starts_with('-');
@@ -509,12 +509,12 @@ mod tests {
             (&["h1:a", "h2:b"], "ssh h1 lads check"),
             (&["h1:a", "h2:b", "c"], "one is on h1 and one on h2"),
             (&["a", "h:b", "c"], "one is on here and one on h"),
-            (&["rsync://h/a", "b"], "no rsync:// addresses"),
-            (&["h::a", "b"], "no rsync daemons"),
+            (&["rsync://h/a", "b"], "does not support rsync:// addresses"),
+            (&["h::a", "b"], "does not support rsync daemons"),
             (&["", "b"], "a path is empty"),
             (&["--files-from=/dev/null", "a", "b", "c"], "exactly one SRC"),
             (&["--files-from=/nowhere", "a", "c"], "cannot read the list /nowhere"),
-            (&["--lab=block-size=100K", "--buffers=100K", "a", "b"], "--buffers must have room"),
+            (&["--lab=block-size=100K", "--buffers=100K", "a", "b"], "--buffers must hold"),
             (&["--lab=block-size=65K", "a", "b"], "a multiple of 4K"),
             (&["--", "-oProxyCommand=x:a", "b"], "a host cannot begin with a dash"),
             (&["-e", "'ssh", "a", "b"], "never closed"),
@@ -522,7 +522,7 @@ mod tests {
             (&["--source=stage=/a", "--sink=stage=/b", "a", "b"], "only one end can have a stage"),
             (&["--source=stage-size=1G", "a", "b"], "--source stage-size needs stage=DIR"),
             (&["--source=stage=/a", "--lab=order=serial", "a", "b"], "needs another schedule"),
-            (&["--sink=stage=/a,stage-size=4K", "a", "b"], "stage-size must have room"),
+            (&["--sink=stage=/a,stage-size=4K", "a", "b"], "stage-size must hold"),
             (&["--source=place=same", "a", "b"], "`place` is not KEY=VALUE"),
             (&["-e", " ", "a", "b"], "--rsh is empty"),
         ] {

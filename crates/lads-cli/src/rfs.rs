@@ -56,7 +56,7 @@ fn serve_one(args: &ServeFilesArgs) -> Result<()> {
 fn serve_all(args: &ServeFilesArgs, root: &Path, token_file: &Path) -> Result<()> {
     let watch = Watch::begin()?;
     let shown = token_file.display();
-    make_token(token_file).with_context(|| format!("cannot make the token {shown}"))?;
+    make_token(token_file).with_context(|| format!("cannot create the token {shown}"))?;
     let token = read_token(token_file).with_context(|| format!("cannot use the token {shown}"))?;
     let config = ServerConfig {
         listen: args.listen,
@@ -150,7 +150,7 @@ fn client_of(replay: &Replay, args: &ReplayArgs) -> Result<Client> {
 fn token_for(at: &str, args: &ReplayArgs) -> Result<Token> {
     let given = args.token_file.as_ref().filter(|path| !path.as_os_str().is_empty());
     let path = given.ok_or_else(|| {
-        anyhow!("the server {at} wants a token: give --token-file, or set LADS_RFS_TOKEN_FILE")
+        anyhow!("the server {at} needs a token: give --token-file, or set LADS_RFS_TOKEN_FILE")
     })?;
     read_token(path).with_context(|| format!("cannot use the token {}", path.display()))
 }

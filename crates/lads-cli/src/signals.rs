@@ -12,9 +12,9 @@ use std::time::Duration;
 /// The signals that stop a transfer, and how each is described to the user.
 const STOPPING: [(i32, &str); 4] = [
     (SIGINT, "interrupted (SIGINT)"),
-    (SIGTERM, "told to end (SIGTERM)"),
-    (SIGHUP, "the terminal is gone (SIGHUP)"),
-    (SIGUSR1, "told to stop (SIGUSR1)"),
+    (SIGTERM, "terminated (SIGTERM)"),
+    (SIGHUP, "the terminal was closed (SIGHUP)"),
+    (SIGUSR1, "stop requested (SIGUSR1)"),
 ];
 
 /// The signal that ends a transfer at once if it comes twice.

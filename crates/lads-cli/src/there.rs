@@ -155,7 +155,7 @@ pub(crate) fn on_host(
     deploy(remote, host, Path::new("/proc/self/exe"), stop.unwrap_or(&never))
         .map_err(|(code, text)| (code, anyhow!(text)))?;
     let lost =
-        || (ExitCode::Other, anyhow!("{host} has lost the copy of lads that was sent to it"));
+        || (ExitCode::Other, anyhow!("the copy of lads that was sent to {host} was removed there"));
     attempt(&quiet, host, words, stop)?.ok_or_else(lost)
 }
 

@@ -201,7 +201,7 @@ fn a_probe_leaves_nothing_behind() {
     let directory = tempfile::tempdir().expect("there is room");
     let output = lads(&["probe", directory.path().to_str().expect("it is text")]);
     let told = text(&output.stdout);
-    assert!(output.status.success() && told.contains("served as local"), "{told}");
+    assert!(output.status.success() && told.contains("treated as local"), "{told}");
     let left = fs::read_dir(directory.path()).expect("it is there").count();
     assert_eq!(left, 0);
 }

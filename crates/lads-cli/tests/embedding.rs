@@ -118,7 +118,7 @@ fn refuses_another_program() {
         let (code, told) = ending(embedder(program, world.path(), None));
         assert_eq!(code, lads_engine::ExitCode::Other as i32, "{told}");
         assert!(told.contains("message: cannot start "), "{told}");
-        assert_eq!(told.contains("it said \""), program == "ls", "{told}");
+        assert_eq!(told.contains("it printed \""), program == "ls", "{told}");
     }
     assert!(!world.path().join("dst").exists());
 }

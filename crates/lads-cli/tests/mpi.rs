@@ -233,14 +233,14 @@ fn what_is_wrong_with_what_is_preloaded_is_told() {
             "preload",
             &format!("is not set | \"eval \\\"$(lads mpi env {program})"),
         );
-        preload("/nowhere/librfs_mpich.so", "which is not there");
+        preload("/nowhere/librfs_mpich.so", "which does not exist");
         preload(&format!("{shown}/program.mpich"), "names no shim");
-        preload(&own, "not a whole path");
+        preload(&own, "not an absolute path");
         preload(&format!("{shown}/{own}:{shown}/{own}"), "more than one shim");
         for other in PROGRAMS.keys().filter(|other| *other != mpi) {
             let expected = format!("which is for {}, not for {}", other.title(), mpi.title());
             preload(&format!("{shown}/{}", other.library()), &expected);
-            finds("", &format!("--mpi {} {program}", other.name()), "program", "leave out --mpi");
+            finds("", &format!("--mpi {} {program}", other.name()), "program", "omit --mpi");
         }
         // What others have preloaded stays, and a shim takes the place of an old one.
         let script = format!("LD_PRELOAD=/lib/x.so:/old/librfs_mpich.so $LADS mpi env {program}");
@@ -317,7 +317,7 @@ fn a_shim_that_is_not_built_is_missed() {
     finds("", &format!("{shims} --mpi mpiabi"), "shim", "cargo xtask shims");
     finds("", &shims, "shim", "cargo xtask shims");
     fs::write(empty.path().join(Mpi::Mpich.library()), "no library").unwrap();
-    finds("", &format!("{shims} --mpi mpich"), "shim", "is no shim of LADS");
+    finds("", &format!("{shims} --mpi mpich"), "shim", "is not a shim of LADS");
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn what_is_wrong_with_the_token_and_the_server_is_told() {
             .env("LADS_RFS_TOKEN_FILE", &token),
     );
     assert!(checks["server"].0, "{checks:?}");
-    finds(&with(&token), "rfs:host", "server", "is no name of a remote file");
+    finds(&with(&token), "rfs:host", "server", "is not a name of a remote file");
     finds(&with(&token), &server.remote("../x"), "server", "answers, but");
 
     let other = server.directory.path().join("other");
@@ -351,7 +351,7 @@ fn what_is_wrong_with_the_token_and_the_server_is_told() {
     fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
     finds(&with(&other), &file, "token", "chmod 600");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
-    finds(&with(&other), &file, "server", "is the token right?");
+    finds(&with(&other), &file, "server", "check the token");
 
     let at = server.at.clone();
     let copy = tempfile::tempdir().unwrap();
@@ -372,7 +372,7 @@ fn each_server_of_a_name_is_asked() {
     let told = of(&file);
     assert!(told.contains(&format!("OK      server      the server {} answers", one.at)), "{told}");
     let lost = format!("not OK  server      the server of remote files {} closed", other.at);
-    assert!(told.contains(&lost) && told.contains("is the token right?"), "{told}");
+    assert!(told.contains(&lost) && told.contains("check the token"), "{told}");
     let told = of(&format!("rfs:{0},{0}:x", one.at));
     assert_eq!(told.matches("OK      server      the server").count(), 2, "{told}");
 }
@@ -533,13 +533,13 @@ fn what_a_killed_program_left_on_the_local_disk_is_sent_by_replay() {
         replay.args(["rfs", "replay", "--token-file"]).arg(&token).arg(list);
         let output = replay.output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains("still runs"), "{told}");
+        assert!(!output.status.success() && told.contains("is still running"), "{told}");
         program.kill();
         signal(server.child.id(), rustix::process::Signal::CONT);
         let mut without = shell("$LADS rfs replay $LIST");
         let output = without.env("LIST", list).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains("wants a token"), "{told}");
+        assert!(!output.status.success() && told.contains("needs a token"), "{told}");
         let told = succeeds(&mut replay);
         assert!(told.contains("MiB sent to 127.0.0.1"), "{told}");
         assert!(program.lists().is_empty());

@@ -101,7 +101,8 @@ impl Ahead {
         Self { is_shared, ..self }
     }
 
-    /// Whether there is a limit at all; without one, [`Self::on_congestion`] need not be called.
+    /// Reports whether there is a limit at all; without one, [`Self::on_congestion`] need not be
+    /// called.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.bytes_min.is_some()
@@ -152,13 +153,13 @@ impl Ahead {
         self.sources.values().map(unplaced).fold(self.decided_bytes, u64::saturating_add)
     }
 
-    /// Whether [`Self::take_next`] has something.
+    /// Reports whether [`Self::take_next`] has something.
     #[must_use]
     pub fn has_next(&self) -> bool {
         !self.at_once.is_empty() || !self.open.is_empty()
     }
 
-    /// Whether no entry waits for the sink to look at it.
+    /// Reports whether no entry waits for the sink to look at it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.at_once.is_empty() && self.sources.values().all(|source| source.waiting.is_empty())

@@ -83,8 +83,8 @@ impl Striping {
         is_sound.then_some(Self { pattern, chunk_size, target_count })
     }
 
-    /// Where each byte lies; `None` if its pattern is not known, or there are not as many targets
-    /// as stripes.
+    /// Returns where each byte lies; `None` if its pattern is not known, or there are not as many
+    /// targets as stripes.
     #[must_use]
     pub fn layout(&self, targets: Vec<OstId>) -> Option<Layout> {
         let is_known = matches!(self.pattern, PATTERN_STRIPED | PATTERN_MIRRORED);

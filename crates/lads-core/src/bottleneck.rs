@@ -18,9 +18,9 @@ pub enum Bottleneck {
     SinkCpu,
     /// Writing at the sink.
     SinkStorage,
-    /// The rate limit that the person set.
+    /// The rate limit that the user set.
     Limit,
-    /// The share of the processors that the person set.
+    /// The share of the processors that the user set.
     CpuLimit,
 }
 

@@ -74,16 +74,16 @@ pub enum Field {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
     /// It is not text, or too long.
-    #[error("no text of a layout")]
+    #[error("not a layout")]
     Text,
     /// A word is not `key=value`, with a key that layouts have.
-    #[error("no part of a layout: {0:?}")]
+    #[error("not a field of a layout: {0:?}")]
     Word(String),
     /// A value is missing, or is there twice.
-    #[error("{0} is missing or there twice")]
+    #[error("{0} is missing or appears twice")]
     Incomplete(&'static str),
     /// Numbers that no file can have.
-    #[error("no file is striped so")]
+    #[error("impossible striping")]
     Striping,
 }
 
@@ -140,7 +140,7 @@ impl ObjectStriping {
         (offset / run).saturating_add(1).saturating_mul(run)
     }
 
-    /// How many objects the first `size` bytes of a file have.
+    /// Returns how many objects the first `size` bytes of a file have.
     #[must_use]
     pub fn object_count(&self, size: u64) -> u64 {
         let (sets, rest) = (size / self.set_bytes(), size % self.set_bytes());

@@ -59,7 +59,7 @@ pub enum Verdict {
 /// how slow an OST is and for how long it has been slow.
 pub trait Judge: fmt::Debug + Send {
     /// From now on [`Judge::window`] is the least number of requests that keeps an OST busy, if the
-    /// rule can tell: requests under way to an OST that turns slow cannot be called back.
+    /// rule can tell: requests in flight to an OST that turns slow cannot be called back.
     fn spare(&mut self);
 
     /// A request of this many bytes begins.

@@ -1,4 +1,4 @@
-//! How long a thread waits before its next block, if the person set a share of the processors
+//! How long a thread waits before its next block, if the user set a share of the processors
 //! (`--max-cpu`).
 //!
 //! The share holds for all threads of an end together. What they have used is paid for with time:
@@ -10,7 +10,7 @@ use crate::tuning::Tuning;
 use crate::units::Instant;
 use std::time::Duration;
 
-/// The most processor time that an end may use, as the person says it.
+/// The most processor time that an end may use, as the user says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuShare {
     /// How much of it, in thousandths.
@@ -56,8 +56,8 @@ impl CpuShare {
                 )]
                 Ok(Self { thousandths: it as u32, of })
             }
-            _ => Err("write a part of all processors of the host, 1% to 100%, or how many \
-                      processors, 0.01 or more, like 1.5"
+            _ => Err("write a share of all processors of the host, 1% to 100%, or a number of \
+                      processors, at least 0.01, like 1.5"
                 .to_owned()),
         }
     }
@@ -100,8 +100,8 @@ impl CpuPace {
         Some(Self { thousandths, slack, wait_max, asked: (now, used), paid_until: now })
     }
 
-    /// How long a thread must wait now, if all threads together have used this much processor time
-    /// so far. At most [`Tuning::cpu_wait_max`]; what would take longer is forgiven.
+    /// Returns how long a thread must wait now, if all threads together have used this much
+    /// processor time so far. At most [`Tuning::cpu_wait_max`]; what would take longer is forgiven.
     pub fn wait(&mut self, now: Instant, used: Duration) -> Duration {
         let (asked, used_before) = std::mem::replace(&mut self.asked, (now, used));
         let nanos = used.saturating_sub(used_before).as_nanos() * 1000;

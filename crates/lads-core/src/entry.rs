@@ -113,7 +113,8 @@ impl Entry {
         }
     }
 
-    /// Whether it is unsized: a file whose length nobody knows before its end, such as a pipe.
+    /// Reports whether it is unsized: a file whose length nobody knows before its end, such as a
+    /// pipe.
     #[must_use]
     pub fn is_unsized(&self) -> bool {
         matches!(&self.kind, Kind::File { identity, data_bytes, .. }
@@ -130,8 +131,8 @@ impl Entry {
         }
     }
 
-    /// How much of it is of any length: its name, what it points to and its attributes, in bytes;
-    /// of each attribute what a table needs for it, too.
+    /// Returns how much of it is of any length: its name, what it points to and its attributes, in
+    /// bytes; of each attribute what a table needs for it, too.
     #[must_use]
     pub fn variable_bytes(&self) -> usize {
         let target_bytes = match &self.kind {
@@ -143,13 +144,13 @@ impl Entry {
         self.name.len() + target_bytes + xattr_bytes
     }
 
-    /// Whether it is a regular file.
+    /// Reports whether it is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
     }
 
-    /// Whether it is a directory.
+    /// Reports whether it is a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         matches!(self.kind, Kind::Directory)
@@ -176,7 +177,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Entries may lie deeper; they are known by their directory and name.
 pub const PATH_BYTES_MAX: usize = 4096;
 
-/// Whether a peer may name an entry so: one component, not empty, no `/`, no NUL, not `..`.
+/// Reports whether a peer may name an entry so: one component, not empty, no `/`, no NUL, not `..`.
 ///
 /// `.` passes only directly below the root, where it stands for the root itself.
 #[must_use]
@@ -188,7 +189,8 @@ pub fn is_safe_name(name: &[u8], parent: EntryId) -> bool {
         && (name != b"." || parent == EntryId::ROOT)
 }
 
-/// Whether a peer may name a path below the root so: safe components, parted by single slashes.
+/// Reports whether a peer may name a path below the root so: safe components, parted by single
+/// slashes.
 #[must_use]
 pub fn is_safe_path(path: &[u8]) -> bool {
     path.len() <= PATH_BYTES_MAX
@@ -200,7 +202,7 @@ pub fn is_safe_path(path: &[u8]) -> bool {
 /// What a path that is too long to be told is shown with in its middle.
 const LEFT_OUT: &[u8] = b"/.../";
 
-/// A path as a person is told it: one longer than [`PATH_BYTES_MAX`] without its middle, cut at
+/// A path as a user is told it: one longer than [`PATH_BYTES_MAX`] without its middle, cut at
 /// slashes where that leaves something of it.
 #[must_use]
 pub fn shortened(path: Vec<u8>) -> Vec<u8> {
@@ -217,9 +219,9 @@ pub fn shortened(path: Vec<u8>) -> Vec<u8> {
 /// What every name that LADS gives to files of its own begins with.
 pub const OWN_PREFIX: &str = ".lads-";
 
-/// Whether a name is one that LADS itself makes at a sink: journals, and files and links that are
-/// not whole. A source leaves such names out; a sink refuses them, for what is under them is its
-/// own.
+/// Reports whether a name is one that LADS itself makes at a sink: journals, and files and links
+/// that are not whole. A source leaves such names out; a sink refuses them, for what is under them
+/// is its own.
 #[must_use]
 pub fn is_own_name(name: &[u8]) -> bool {
     let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);
@@ -231,7 +233,7 @@ pub fn is_own_name(name: &[u8]) -> bool {
         .is_some_and(|rest| endings.into_iter().any(|ending| has_digits(rest, ending)))
 }
 
-/// Whether a name is one that LADS itself makes, and that of a journal.
+/// Reports whether a name is one that LADS itself makes, and that of a journal.
 #[must_use]
 pub fn is_journal_name(name: &[u8]) -> bool {
     is_own_name(name) && !name.ends_with(b".part")

@@ -73,10 +73,10 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The bytes do not begin with the magic number: the stream is out of step.
-    #[error("data stream out of step (bad magic)")]
+    #[error("data stream out of sync (bad magic)")]
     Magic,
     /// The header or the table was damaged on the way.
-    #[error("frame header damaged on the way")]
+    #[error("frame header damaged in transit")]
     Damaged,
     /// A number in the header or the table is out of range.
     #[error("frame header out of range")]

@@ -5,7 +5,7 @@
 //! is not accepted ends the transfer; the same command can go on with it.
 //!
 //! [`AtSink`] checks what a source says, [`AtSource`] what a sink says. [`check_news`] checks
-//! messages for the person who started one of the ends. The session that keeps a file compares
+//! messages for the user who started one of the ends. The session that keeps a file compares
 //! messages about that file with the file's state. [`crate::sink::Sink::admit`] checks frames. The
 //! limits are in [`crate::limits`].
 
@@ -31,11 +31,12 @@ pub enum ProtocolError {
     #[error("the other end sent an unexpected message: {0}")]
     OutOfPlace(&'static str),
     /// An entry that was never announced.
-    #[error("the other end speaks of entry {0}, which was never announced")]
+    #[error("the other end refers to entry {0}, which was never announced")]
     UnknownEntry(EntryId),
     /// A block that ends beyond the file, or is not cut as agreed.
     #[error(
-        "the other end speaks of {length} bytes at {offset} of entry {entry}: no such block is possible"
+        "the other end refers to {length} bytes at offset {offset} of entry {entry}, which cannot \
+         be a block"
     )]
     ImpossibleBlock {
         /// The file.
@@ -59,8 +60,8 @@ pub enum ProtocolError {
     TooMuch(&'static str),
 }
 
-/// Whether a message is for the person, or says how far the other end has come. Sessions do not see
-/// such messages.
+/// Reports whether a message is for the user, or says how far the other end has come. Sessions do
+/// not see such messages.
 #[must_use]
 pub fn is_news(message: &Message) -> bool {
     matches!(
@@ -77,9 +78,9 @@ pub fn is_news(message: &Message) -> bool {
 /// Who reads such messages at this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// A person started this end.
+    /// A user started this end.
     Person,
-    /// A person started this end, a source, in order to compare: the sink reports differences.
+    /// A user started this end, a source, in order to compare: the sink reports differences.
     PersonWhoCompares,
     /// The other end started this one. It may only say that it cannot go on.
     Nobody,
@@ -92,9 +93,7 @@ pub enum Reader {
 pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError> {
     match message {
         Message::Fatal { text, .. } => check_text(text),
-        _ if reader == Reader::Nobody => {
-            Err(ProtocolError::OutOfPlace("a message that is for a person"))
-        }
+        _ if reader == Reader::Nobody => Err(ProtocolError::OutOfPlace("a message for the user")),
         Message::Progress(counters) => check_counters(counters),
         Message::OstBytes(osts) => check_ost_bytes(osts),
         Message::Issues(issues) => issues.iter().try_for_each(check_issue),
@@ -104,7 +103,7 @@ pub fn check_news(message: &Message, reader: Reader) -> Result<(), ProtocolError
     }
 }
 
-/// Cuts texts for a person to the length that the other end accepts. Paths are cut where they are
+/// Cuts texts for the user to the length that the other end accepts. Paths are cut where they are
 /// made.
 pub fn cut_news(message: &mut Message) {
     match message {
@@ -174,7 +173,7 @@ fn check_frame_counts(counts: &[u64]) -> Result<(), ProtocolError> {
     if is_bounded { Ok(()) } else { Err(ProtocolError::TooMuch("data streams")) }
 }
 
-/// Checks ranges: each is as long as a block, or as several short blocks that went on record
+/// Checks ranges: each is as long as a block, or as several short blocks that was recorded
 /// together.
 fn check_ranges(ranges: &[BlockRange]) -> Result<(), ProtocolError> {
     let is_block = |range: &BlockRange| {

@@ -83,7 +83,7 @@ impl Growth {
         self.extents.get(at).map(|extent| extent.ost)
     }
 
-    /// Whether bytes from `offset` on may go to another OST than the bytes before them.
+    /// Reports whether bytes from `offset` on may go to another OST than the bytes before them.
     #[must_use]
     pub fn may_move(&self, offset: u64) -> bool {
         let fixed = self.fixed_bytes();
@@ -125,8 +125,8 @@ impl Growth {
     }
 }
 
-/// Where a file lies that has these extents, as if the last extent had no end. `None` if there is
-/// no extent, or if they are not in order.
+/// Returns where a file lies that has these extents, as if the last extent had no end. `None` if
+/// there is no extent, or if they are not in order.
 #[must_use]
 pub fn layout_of(extents: &[Extent]) -> Option<Layout> {
     let last = extents.len().checked_sub(1)?;

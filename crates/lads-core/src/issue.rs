@@ -138,7 +138,7 @@ pub enum Reason {
     /// levels below the root, or a further name of a file whose first name has a longer path than
     /// can be told.
     TooDeep,
-    /// As much was done as the person allowed (`--max-delete`).
+    /// As much was done as the user allowed (`--max-delete`).
     Limit,
     /// More names are in a directory than can be compared.
     ManyNames,
@@ -180,9 +180,9 @@ impl Failure {
         self
     }
 
-    /// Whether a block could not be written because an OST of the sink takes no further data or
-    /// objects: it has no space left (`ENOSPC`), its administrator has closed it (`ENOBUFS`), or it
-    /// is down (`EREMOTEIO`). On another OST there may be a place.
+    /// Reports whether a block could not be written because an OST of the sink takes no further
+    /// data or objects: it has no space left (`ENOSPC`), its administrator has closed it
+    /// (`ENOBUFS`), or it is down (`EREMOTEIO`). On another OST there may be a place.
     #[must_use]
     pub fn is_of_one_ost(&self) -> bool {
         const ENOSPC: i32 = 28;
@@ -193,8 +193,8 @@ impl Failure {
             && matches!(self.reason, Reason::Os(ENOSPC | ENOBUFS | EREMOTEIO))
     }
 
-    /// Whether the sink has no space left (`ENOSPC`) or no quota left (`EDQUOT`) for data or
-    /// entries: every further file would fail, too, so the transfer stops in a state that can be
+    /// Reports whether the sink has no space left (`ENOSPC`) or no quota left (`EDQUOT`) for data
+    /// or entries: every further file would fail, too, so the transfer stops in a state that can be
     /// resumed. The space for the attributes of one entry may be limited where the rest is empty.
     #[must_use]
     pub fn is_sink_full(&self) -> bool {

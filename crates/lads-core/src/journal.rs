@@ -33,7 +33,7 @@ const BLOCKS_KEPT_MAX: usize = 16 << 20;
 /// time. Files beyond this number are sent again.
 const FILES_KEPT_MAX: usize = 1 << 20;
 
-/// The longest path that can be put on record, in bytes: far longer than the operating system
+/// The longest path that can be recorded, in bytes: far longer than the operating system
 /// allows (4,096), and far shorter than the longest record.
 pub const PATH_BYTES_MAX: usize = 1 << 20;
 
@@ -132,14 +132,14 @@ pub struct Begun {
     pub number: u64,
     /// The identity of the source file.
     pub identity: Identity,
-    /// The identity of the temporary file when the last of its blocks went on record.
+    /// The identity of the temporary file when the last of its blocks was recorded.
     pub part: Identity,
     /// Its durable blocks, with checksums.
     pub blocks: Vec<BlockRecord>,
 }
 
 impl Begun {
-    /// Which bytes are durable.
+    /// Returns which bytes are durable.
     #[must_use]
     pub fn done(&self) -> RangeSet {
         self.blocks.iter().map(|b| b.offset..b.offset + u64::from(b.length)).collect()
@@ -397,7 +397,7 @@ mod tests {
         }
     }
 
-    /// All blocks of a file went into one record when a journal was written anew: beyond 16 MiB
+    /// All blocks of a file went into one record when a journal was written again: beyond 16 MiB
     /// it could not be read again, and all progress was forgotten.
     #[test]
     fn what_is_on_record_of_a_file_of_a_million_blocks_is_read_again() {

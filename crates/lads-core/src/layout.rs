@@ -147,7 +147,7 @@ impl Layout {
         }
     }
 
-    /// How many positions there are.
+    /// Returns how many positions there are.
     #[must_use]
     pub fn position_count(&self) -> usize {
         match &self.0 {
@@ -166,7 +166,7 @@ impl Layout {
         }
     }
 
-    /// How many bytes of a range each OST holds. OSTs that hold none are left out.
+    /// Returns how many bytes of a range each OST holds. OSTs that hold none are left out.
     #[must_use]
     pub fn bytes_per_ost(&self, range: Range<u64>) -> BTreeMap<OstId, u64> {
         match &self.0 {
@@ -184,7 +184,7 @@ impl Layout {
         }
     }
 
-    /// Whether all stripes begin at multiples of this number of bytes.
+    /// Reports whether all stripes begin at multiples of this number of bytes.
     #[must_use]
     pub fn is_aligned(&self, bytes: u64) -> bool {
         match &self.0 {

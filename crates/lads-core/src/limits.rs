@@ -58,7 +58,7 @@ pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 ///
 /// A tree that people made is a few dozen levels deep; one that a program made by mistake is
 /// thousands. Each level takes a handle or two and an entry of the window as long as anything in it
-/// is under way, so there must be an end to it. Half of it would do for all trees met so far; with
+/// is in flight, so there must be an end to it. Half of it would do for all trees met so far; with
 /// double of it the directories that wait for what is below them would no longer fit into
 /// [`DIRECTORIES_OPEN_MAX`], and the walk would stand still.
 pub const DEPTH_MAX: u32 = 10_000;
@@ -107,7 +107,7 @@ pub const LINK_BYTES_MAX: usize = 4096;
 /// bytes are an exbibyte. Some of them can be added without overflow.
 pub const SUM_MAX: u64 = 1 << 60;
 
-/// The longest text in a message that is for a person, in bytes. An end cuts its own to this.
+/// The longest text in a message that is for the user, in bytes. An end cuts its own to this.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
 /// Separate ranges of bytes of all files that have not ended, as an end keeps them of what is done.
@@ -145,7 +145,7 @@ pub const AGAIN_MAX: usize = 65_536;
 pub const FRAMES_UNSETTLED_MAX: usize = 1 << 20;
 
 /// Names in one question of the sink (ARE_THERE). Half of it would make twice as many messages of a
-/// large directory; double of it would not save a round trip, for many questions are under way.
+/// large directory; double of it would not save a round trip, for many questions are in flight.
 pub const QUESTION_NAMES_MAX: usize = 1000;
 
 /// What one question takes, in bytes: this many names, each as long as a name can be, with a few

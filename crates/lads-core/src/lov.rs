@@ -333,7 +333,7 @@ impl Lov {
         Self { composite: None, components: vec![component] }
     }
 
-    /// Whether the data, or some of it, is in an archive.
+    /// Reports whether the data, or some of it, is in an archive.
     #[must_use]
     pub fn is_released(&self) -> bool {
         self.components.iter().any(|it| it.place(it.extent.start) == Place::Archive)
@@ -352,7 +352,7 @@ impl Lov {
         self.usual_component_at(offset).map(|it| it.replica(offset))
     }
 
-    /// Where each byte lies, for schedules: of mirrors, the one that a client reads.
+    /// Returns where each byte lies, for schedules: of mirrors, the one that a client reads.
     #[must_use]
     pub fn layout(&self, stand: Stand) -> Layout {
         self.layout_by(stand, |offset| self.usual_component_at(offset))

@@ -51,7 +51,7 @@ pub struct Matching {
 /// Why an end has as many requests in flight as it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The number is that of the threads that a person asked for.
+    /// The number is that of the threads that a user asked for.
     Fixed,
     /// It is the number that is best for most storage of its kind.
     Guess,
@@ -154,14 +154,14 @@ impl Matching {
         }
     }
 
-    /// How many requests this end may have in flight.
+    /// Returns how many requests this end may have in flight.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Whether fewer requests than at the beginning are, or may be, better: then few files should
-    /// be under way, each from beginning to end.
+    /// Reports whether fewer requests than at the beginning are, or may be, better: then few files
+    /// should be in flight, each from beginning to end.
     #[must_use]
     pub fn is_narrow(&self) -> bool {
         self.limit < self.most
@@ -229,7 +229,7 @@ impl Matching {
         }
     }
 
-    /// When [`Self::on_time`] has something to do, if nothing is complete before.
+    /// Returns when [`Self::on_time`] has something to do, if nothing is complete before.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.is_narrow().then(|| self.last + self.tuning.match_silence_max)

@@ -64,9 +64,9 @@ pub struct Hello {
     /// One bit for each optional feature. Unknown bits are ignored; both ends use the features that
     /// both have.
     pub features: u64,
-    /// The name and version of the program, for messages to a person.
+    /// The name and version of the program, for messages to a user.
     pub software: String,
-    /// The host's own name, for messages to a person.
+    /// The host's own name, for messages to a user.
     pub host: String,
     /// A digest of the wire that this end speaks, field by field: [`crate::schema::DIGEST`].
     pub schema: SchemaDigest,
@@ -96,7 +96,7 @@ impl fmt::Display for SchemaDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(digest) => digest.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
-            None => f.write_str("not told"),
+            None => f.write_str("unknown"),
         }
     }
 }
@@ -125,7 +125,7 @@ pub enum Answer {
         /// Bytes that the sink has, durable and journalled.
         done: RangeSet,
     },
-    /// It stays as it is at the sink, as the person asked.
+    /// It stays as it is at the sink, as the user asked.
     Passed(Pass),
     /// The sink has a file of the same size: send the checksum of each block, without its bytes.
     Compare {
@@ -237,9 +237,9 @@ pub struct Counters {
     pub starved_micros: u64,
     /// Bytes that this end staged.
     pub bytes_staged: u64,
-    /// Bytes that were ready to be read and sent, but had to wait for the person's rate limit.
+    /// Bytes that were ready to be read and sent, but had to wait for the user's rate limit.
     pub bytes_limited: u64,
-    /// Time in which at least one thread of this end waited because of the person's share of the
+    /// Time in which at least one thread of this end waited because of the user's share of the
     /// processors, in microseconds.
     pub cpu_limited_micros: u64,
     /// Entries that were passed over.
@@ -290,7 +290,7 @@ pub struct OstBytes {
 pub enum Message {
     /// Who this end is.
     Hello(Hello),
-    /// From the end that a person started to the other one: what to do, as the engine encodes it.
+    /// From the end that a user started to the other one: what to do, as the engine encodes it.
     Job(Vec<u8>),
     /// The data port is open.
     Listen {
@@ -300,7 +300,7 @@ pub enum Message {
         port: u16,
         /// One token for each stream, which that stream must show once.
         tokens: Vec<[u8; 32]>,
-        /// How many bytes its host lets a stream have under way: sends, if it is the source, or
+        /// How many bytes its host lets a stream have in flight: sends, if it is the source, or
         /// takes, if it is the sink. 0 if they share the pipes.
         window_bytes: u64,
     },
@@ -361,11 +361,11 @@ pub enum Message {
     Progress(Counters),
     /// What each OST of this end has done so far.
     OstBytes(OstBytes),
-    /// Something for the person to see: an entry that failed.
+    /// Something for the user to see: an entry that failed.
     Issues(Vec<Issue>),
-    /// Something for the person to see: what is, or would be, done with a path.
+    /// Something for the user to see: what is, or would be, done with a path.
     Lines(Vec<Line>),
-    /// Something for the person to see, in words.
+    /// Something for the user to see, in words.
     Notice(String),
     /// From the source: every entry has ended.
     Finish {
@@ -377,11 +377,11 @@ pub enum Message {
     Finished(Counters),
     /// Stop now, in a state from which the same command can go on; the text says why.
     Stop(String),
-    /// This end cannot go on: exit code and a text for the person.
+    /// This end cannot go on: exit code and a text for the user.
     Fatal {
         /// The exit code, as documented.
         code: u8,
-        /// The text for the person.
+        /// The text for the user.
         text: String,
     },
 }
@@ -464,7 +464,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it reports a difference between source and sink.
+    /// Reports whether it is a difference between source and sink.
     #[must_use]
     pub fn is_difference(self) -> bool {
         !matches!(

@@ -49,7 +49,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// The bytes of all requests that are under way at a time.
+    /// The bytes of all requests that are in flight at a time.
     #[must_use]
     pub fn bytes_in_flight(&self) -> u64 {
         u64::from(self.request_bytes) * u64::from(self.thread_count)
@@ -89,7 +89,7 @@ impl Figure {
 const AS_GOOD: f64 = 0.95;
 
 /// The best mode for a direction: of those that are as good as the fastest, the one with the fewest
-/// threads, then the one with the smallest requests, then the one past the page cache.
+/// threads, then the one with the smallest requests, then the one bypassing the page cache.
 #[must_use]
 pub fn best(figures: &[Figure], direction: Direction) -> Option<&Figure> {
     let rated = || {
@@ -103,7 +103,7 @@ pub fn best(figures: &[Figure], direction: Direction) -> Option<&Figure> {
     good.map(|(figure, _)| figure).min_by_key(|it| cost(&it.mode))
 }
 
-/// Which request of the file a thread issues when there is no order: its `count`-th one.
+/// Returns which request of the file a thread issues when there is no order: its `count`-th one.
 ///
 /// Threads take turns in the file, so that all of them read or write in one place.
 #[must_use]

@@ -62,8 +62,8 @@ impl Distribution {
         }
     }
 
-    /// Where each byte is, if the data files are on these OSTs in turn; `None` if the rule is not
-    /// known, or there is no data file.
+    /// Returns where each byte is, if the data files are on these OSTs in turn; `None` if the rule
+    /// is not known, or there is no data file.
     #[must_use]
     pub fn layout(&self, osts: Vec<OstId>) -> Option<Layout> {
         match self {

@@ -1,4 +1,4 @@
-//! When the next bytes may be sent, if the person set a limit (`--bwlimit`).
+//! When the next bytes may be sent, if the user set a limit (`--bwlimit`).
 
 use crate::tuning::Tuning;
 use crate::units::Instant;

@@ -43,7 +43,7 @@ pub struct Packet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PacketError {
     /// The bytes do not begin with the magic number: the pipe is out of step.
-    #[error("the pipe is out of step (bad magic)")]
+    #[error("the pipe is out of sync (bad magic)")]
     Magic,
     /// The packet is empty, or too long.
     #[error("a packet of {0} bytes, which is not allowed")]

@@ -1,5 +1,5 @@
 //! Why an entry is passed over: it is at the source, nothing is done with it, and that is no
-//! failure, because the person asked for it (`--update`, `--existing` and their like).
+//! failure, because the user asked for it (`--update`, `--existing` and their like).
 
 /// Why an entry is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ impl PassCounts {
         *count += 1;
     }
 
-    /// How many there were of all reasons.
+    /// Returns how many there were of all reasons.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.newer.saturating_add(self.there).saturating_add(self.missing).saturating_add(self.size)

@@ -25,7 +25,7 @@ impl Pauses {
         Self { next: FIRST.min(longest), longest }
     }
 
-    /// How long to sleep before the next look.
+    /// Returns how long to sleep before the next look.
     pub fn next_pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = pause.saturating_mul(2).min(self.longest);

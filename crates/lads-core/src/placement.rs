@@ -56,7 +56,7 @@ pub enum OstState {
 }
 
 impl OstState {
-    /// Whether new files can go there.
+    /// Reports whether new files can go there.
     #[must_use]
     pub fn takes_files(self) -> bool {
         matches!(self, Self::Up | Self::Degraded)
@@ -175,8 +175,8 @@ impl Placer {
         }
     }
 
-    /// Where a file should go. [`Wish::Default`] if no OST is known to take it: then the file
-    /// system decides, or reports an error.
+    /// Returns where a file should go. [`Wish::Default`] if no OST is known to take it: then the
+    /// file system decides, or reports an error.
     pub fn wish(&mut self, file: &NewFile, candidates: &[Candidate]) -> Wish {
         let osts = match self.rule {
             Place::Inherit => return Wish::Default,

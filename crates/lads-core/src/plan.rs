@@ -79,7 +79,7 @@ pub struct Lane {
 }
 
 impl Plan {
-    /// Whether these ranges hold all data of the file.
+    /// Reports whether these ranges hold all data of the file.
     #[must_use]
     pub fn is_all_in(&self, ranges: &RangeSet) -> bool {
         match &self.data {
@@ -253,7 +253,7 @@ impl Plan {
         blocks
     }
 
-    /// How many bytes of data the file has, holes left out, done or not.
+    /// Returns how many bytes of data the file has, holes left out, done or not.
     #[must_use]
     pub fn data_bytes(&self) -> u64 {
         self.data.as_ref().map_or(self.size, RangeSet::byte_count)

@@ -1,4 +1,4 @@
-//! What the requests of an end to its storage are like, for the person: how many are in flight at a
+//! What the requests of an end to its storage are like, for the user: how many are in flight at a
 //! time, of how many files, and how long each is.
 //!
 //! The numbers are means over the latest requests, so that they say what is usual and not what
@@ -59,7 +59,7 @@ pub enum Io {
 }
 
 impl Requests {
-    /// Whether the number that may be in flight is another one than at the beginning.
+    /// Reports whether the number that may be in flight is another one than at the beginning.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         matches!(self.why, Why::Less | Why::More)

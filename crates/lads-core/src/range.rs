@@ -94,7 +94,7 @@ impl RangeSet {
         }
     }
 
-    /// How many bytes of a range are in the set.
+    /// Returns how many bytes of a range are in the set.
     #[must_use]
     pub fn byte_count_in(&self, range: Range<u64>) -> u64 {
         let mut bytes = 0;
@@ -106,7 +106,7 @@ impl RangeSet {
         bytes
     }
 
-    /// Whether every byte of the range is in the set.
+    /// Reports whether every byte of the range is in the set.
     #[must_use]
     pub fn contains(&self, range: Range<u64>) -> bool {
         range.is_empty()
@@ -128,13 +128,13 @@ impl RangeSet {
         self.ranges.range(offset..).next().map(|(&start, &end)| start..end)
     }
 
-    /// How many bytes are in the set.
+    /// Returns how many bytes are in the set.
     #[must_use]
     pub fn byte_count(&self) -> u64 {
         self.bytes
     }
 
-    /// How many separate ranges there are.
+    /// Returns how many separate ranges there are.
     #[must_use]
     pub fn range_count(&self) -> usize {
         self.ranges.len()
@@ -145,7 +145,7 @@ impl RangeSet {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Whether there is no byte in the set.
+    /// Reports whether there is no byte in the set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

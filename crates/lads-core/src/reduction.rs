@@ -50,8 +50,8 @@ impl Reduction {
         Self::Privileges,
     ];
 
-    /// Whether the transfer is incomplete because of it. It is not if the user has to ask for this
-    /// metadata and did not, or, as with rsync, if only root can set it.
+    /// Reports whether the transfer is incomplete because of it. It is not if the user has to ask
+    /// for this metadata and did not, or, as with rsync, if only root can set it.
     #[must_use]
     pub fn is_loss(self) -> bool {
         !matches!(self, Self::Privileges | Self::Owner)

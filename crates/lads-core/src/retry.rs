@@ -25,7 +25,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// report a failure that repeats.
 const ALIKE_MAX: u32 = 5;
 
-/// How often, and for how long, a person lets a transfer begin again. With neither, it never does.
+/// How often, and for how long, a user lets a transfer begin again. With neither, it never does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetryConfig {
     /// The most new attempts in one outage; `None`: as many as the time allows.

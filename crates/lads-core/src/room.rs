@@ -42,7 +42,7 @@ pub struct Uses {
     pub is_track: bool,
 }
 
-/// The sink's books: how many buffers may be under way, in all and for each OST.
+/// The sink's books: how many buffers may be in flight, in all and for each OST.
 ///
 /// An OST does not get all that it may have at once. More than its writers and the network need
 /// would only wait in memory, and push other buffers out of the cache. So each OST has a window.
@@ -173,15 +173,15 @@ impl Grants {
         }
     }
 
-    /// Whether the source has no grant left for this OST, and gets none until a buffer of the OST
-    /// is free.
+    /// Reports whether the source has no grant left for this OST, and gets none until a buffer of
+    /// the OST is free.
     #[must_use]
     pub fn is_used_up(&self, ost: OstId) -> bool {
         let book = &self.osts[ost.index()];
         book.outstanding == 0 && book.grantable(self.parts) == 0
     }
 
-    /// Whether there is anything to grant.
+    /// Reports whether there is anything to grant.
     #[must_use]
     pub fn has_new(&self) -> bool {
         self.is_lot_free() || self.osts.iter().any(|book| book.grantable(self.parts) > 0)
@@ -335,20 +335,20 @@ impl Room {
         self.most = self.most.max(granted.most);
     }
 
-    /// Whether a frame for any OST may be sent.
+    /// Reports whether a frame for any OST may be sent.
     #[must_use]
     pub fn has_any(&self) -> bool {
         self.frames > 0 && self.osts.iter().any(|granted| granted.count > 0)
     }
 
-    /// Whether a frame for this OST may be sent.
+    /// Reports whether a frame for this OST may be sent.
     #[must_use]
     pub fn has(&self, ost: OstId) -> bool {
         self.frames > 0 && self.is_granted(ost)
     }
 
-    /// Whether there is a grant for this OST. If no frame may be sent nevertheless, the frames for
-    /// other OSTs hold the buffers.
+    /// Reports whether there is a grant for this OST. If no frame may be sent nevertheless, the
+    /// frames for other OSTs hold the buffers.
     #[must_use]
     pub fn is_granted(&self, ost: OstId) -> bool {
         self.osts.get(ost.index()).is_some_and(|granted| granted.count > 0)

@@ -226,7 +226,7 @@ impl Schedule {
         self.queues.match_requests(most);
     }
 
-    /// When [`Self::next`] may find something even if no read is complete before.
+    /// Returns when [`Self::next`] may find something even if no read is complete before.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.queues.next_timeout()
@@ -292,7 +292,7 @@ impl Schedule {
         }
     }
 
-    /// How many blocks wait to be sent again.
+    /// Returns how many blocks wait to be sent again.
     #[must_use]
     pub fn again_count(&self) -> usize {
         self.again.len()
@@ -314,7 +314,7 @@ impl Schedule {
         self.room.on_grant(lot);
     }
 
-    /// Whether [`Self::next`] may find something, so that it is worth waking a thread.
+    /// Reports whether [`Self::next`] may find something, so that it is worth waking a thread.
     #[must_use]
     pub fn may_have_work(&self) -> bool {
         let has_ready = self.queues.has_ready() || self.shares.has_any(&self.queues, &self.plans);
@@ -327,7 +327,8 @@ impl Schedule {
             || self.stage.has_ready(|ost| self.room.has(ost))
     }
 
-    /// Whether blocks wait for OSTs, and all of these OSTs have as many requests as they should.
+    /// Reports whether blocks wait for OSTs, and all of these OSTs have as many requests as they
+    /// should.
     #[must_use]
     pub fn is_storage_busy(&self) -> bool {
         self.queues.has_waiting() && !self.queues.has_ready()
@@ -593,8 +594,8 @@ fn work_of(lane: &Lane, piece: &Piece) -> Work {
     }
 }
 
-/// Whether the file is a single block, so that the sink can finish the file as soon as the block
-/// arrives.
+/// Reports whether the file is a single block, so that the sink can finish the file as soon as the
+/// block arrives.
 #[must_use]
 pub fn is_whole(plan: &Plan, block: &Block) -> bool {
     block.offset == 0 && u64::from(block.length) == plan.size && plan.done.is_empty()

@@ -80,7 +80,7 @@ pub fn reading_threads(asked_for: u16, osts: &[OstSpec]) -> u32 {
 /// ([`crate::matching`]); `None` if the number is fixed.
 ///
 /// It is looked for where OSTs are hidden. Where they are known, each has the number that is best
-/// for its kind. A person who says how many threads there are has fixed it, too.
+/// for its kind. A user who says how many threads there are has fixed it, too.
 #[must_use]
 pub fn matched_requests(asked_for: u16, policy: Policy, osts: &[OstSpec]) -> Option<u32> {
     let is_hidden = !osts.is_empty() && osts.iter().all(|ost| ost.is_track);
@@ -159,9 +159,9 @@ impl SinkNeeds {
     }
 }
 
-/// How many buffers are for what comes back from the stage of a sink: half of them, if two are left
-/// for each OST. One of those is not for what is written at a time, or all would be, and none could
-/// be put aside; so the OSTs get fewer requests at a time.
+/// Returns how many buffers are for what comes back from the stage of a sink: half of them, if two
+/// are left for each OST. One of those is not for what is written at a time, or all would be, and
+/// none could be put aside; so the OSTs get fewer requests at a time.
 ///
 /// # Panics
 /// If there are fewer than three buffers for each OST, or no OST.

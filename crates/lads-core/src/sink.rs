@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A file of a single block goes from its write straight to commit, without journal. The buffer of
-//! a frame is free again, and is granted anew, as soon as the frame is written. The states of a
+//! a frame is free again, and is granted again, as soon as the frame is written. The states of a
 //! file are in `sink/file.rs`.
 //!
 //! Each part keeps its own books and does not see those of other parts; [`Sink`] joins them:
@@ -139,8 +139,8 @@ impl Sink {
         }
     }
 
-    /// Whether the source may say this now. A caller that keeps its own tables of what the source
-    /// announces asks this first; [`Self::handle`] asks again.
+    /// Reports whether the source may say this now. A caller that keeps its own tables of what the
+    /// source announces asks this first; [`Self::handle`] asks again.
     ///
     /// # Errors
     /// If it breaks the protocol; the session cannot go on.
@@ -148,7 +148,7 @@ impl Sink {
         self.files.check(message)?;
         match message {
             Message::Finish { .. } if self.course.is_finish_asked() => {
-                Err(ProtocolError::OutOfPlace("FINISH again"))
+                Err(ProtocolError::OutOfPlace("a second FINISH"))
             }
             Message::NewFile(_) if self.course.is_finish_asked() => {
                 Err(ProtocolError::OutOfPlace("NEW_FILE after FINISH"))
@@ -234,7 +234,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Whether a frame that begins to arrive may be received.
+    /// Reports whether a frame that begins to arrive may be received.
     ///
     /// # Errors
     /// If the source broke the protocol: a block that cannot be, or no room was granted.
@@ -351,14 +351,15 @@ impl Sink {
         self.course.end().filter(|_| self.files.have_all_ended())
     }
 
-    /// When [`Self::next_task`] may have something to do even if nothing happens until then.
+    /// Returns when [`Self::next_task`] may have something to do even if nothing happens until
+    /// then.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         earlier(self.recording.due_at(), self.frames.queues().next_timeout())
     }
 
-    /// Whether [`Self::next_task`] may find something now. Tasks that only become due by time do
-    /// not count.
+    /// Reports whether [`Self::next_task`] may find something now. Tasks that only become due by
+    /// time do not count.
     #[must_use]
     pub fn may_have_task(&self) -> bool {
         self.committing.has_commit()
@@ -372,7 +373,7 @@ impl Sink {
             || (self.end_of_all().is_some() && !self.removal.is_running())
     }
 
-    /// Whether [`Self::next_message`] has something.
+    /// Reports whether [`Self::next_message`] has something.
     #[must_use]
     pub fn has_message(&self) -> bool {
         self.frames.has_grants() || !self.outbox.is_empty()
@@ -387,19 +388,19 @@ impl Sink {
         self.outbox.next()
     }
 
-    /// Whether either end has asked to stop.
+    /// Reports whether either end has asked to stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         !self.course.goes_on()
     }
 
-    /// Whether everything is done, and the last message has been sent or waits to be sent.
+    /// Reports whether everything is done, and the last message has been sent or waits to be sent.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.course.is_over()
     }
 
-    /// Whether the transfer came to its end and was not stopped.
+    /// Reports whether the transfer came to its end and was not stopped.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.course.is_finished()
@@ -411,9 +412,9 @@ impl Sink {
         &self.counters
     }
 
-    /// Where a file that is wanted should go; `source` is how it is striped at the source. From now
-    /// on the file is booked there, until it is known where it lies. Otherwise all files that are
-    /// placed at the same moment would go to the same OST.
+    /// Returns where a file that is wanted should go; `source` is how it is striped at the source.
+    /// From now on the file is booked there, until it is known where it lies. Otherwise all files
+    /// that are placed at the same moment would go to the same OST.
     pub fn place(&mut self, now: Instant, entry: EntryId, source: Striping) -> Placement {
         let nowhere = Placement { wish: Wish::Default, first_extent_bytes: None };
         let Some(file) = self.files.get(entry) else { return nowhere };
@@ -455,7 +456,7 @@ impl Sink {
         self.frames.stats()
     }
 
-    /// The files whose new blocks are to be put on record now, if it is time.
+    /// The files whose new blocks are to be recorded now, if it is time.
     fn next_sync(&mut self, now: Instant) -> Option<Task> {
         let batch = self.recording.next(now)?;
         if batch.is_empty() {
@@ -613,7 +614,7 @@ impl Sink {
         self.discard_if_idle(entry);
     }
 
-    /// Asks the source to announce files anew that are better placed again, if it is time to look
+    /// Asks the source to announce again files that should get another place, if it is time to look
     /// and no other file waits to be placed.
     fn place_again(&mut self, now: Instant) {
         // A file that grows goes on elsewhere without this.

@@ -1,4 +1,4 @@
-//! How sizes, rates and times are read from a command line, and how they are shown to a person.
+//! How sizes, rates and times are read from a command line, and how they are shown to a user.
 //!
 //! Bytes are shown in binary units (`3.2 GiB`), rates in decimal ones (`9.41 GB/s`), as storage and
 //! network people each know them.
@@ -11,7 +11,7 @@ const KIB: u64 = 1024;
 /// 1024, as are `KiB`, `MiB`; `KB`, `MB` are powers of 1000: as in rsync.
 ///
 /// # Errors
-/// If it is not written like that, in words for a person.
+/// If it is not written like that, in words for the user.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     parse(text, 1)
 }
@@ -43,7 +43,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// Reads a time: `90` (seconds), `45s`, `10m`, `1.5h`, `2d`.
 ///
 /// # Errors
-/// If it is not written like that, in words for a person.
+/// If it is not written like that, in words for the user.
 pub fn parse_span(text: &str) -> Result<Duration, String> {
     let explain = || format!("`{text}` is not a time; write it like 90, 45s, 10m, 1.5h or 2d");
     let (number, unit_seconds) = match text.char_indices().last() {
@@ -63,14 +63,14 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
 /// than none.
 ///
 /// # Errors
-/// If it is not written like that, in words for a person.
+/// If it is not written like that, in words for the user.
 pub fn parse_span_with_unit(text: &str) -> Result<Duration, String> {
     let span = parse_span(text)?;
     match () {
         () if !text.ends_with(|letter: char| letter.is_ascii_alphabetic()) => {
             Err(format!("`{text}` has no unit: write {text}m for minutes, {text}s for seconds"))
         }
-        () if span.is_zero() => Err("it is no time at all".to_owned()),
+        () if span.is_zero() => Err("it must be above 0".to_owned()),
         () => Ok(span),
     }
 }

@@ -230,8 +230,9 @@ impl Source {
         Ok(())
     }
 
-    /// Whether the walk should go on now. If not, enough entries are under way. The walk does not
-    /// wait for READY: the sink takes messages in order, so entries may follow ROOTS at once.
+    /// Reports whether the walk should go on now. If not, enough entries are in flight. The walk
+    /// does not wait for READY: the sink takes messages in order, so entries may follow ROOTS at
+    /// once.
     #[must_use]
     pub fn wants_entries(&self) -> bool {
         let bytes = self.files.metadata_bytes() + self.settling.metadata_bytes();
@@ -285,14 +286,15 @@ impl Source {
         Some(Task::Read(work))
     }
 
-    /// When [`Self::next_task`] may have something to do even if nothing happens until then.
+    /// Returns when [`Self::next_task`] may have something to do even if nothing happens until
+    /// then.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let of_data = earlier(self.limit.ready_at(), self.schedule.next_timeout());
         earlier(of_data, self.settling.next_time())
     }
 
-    /// Whether [`Self::next_task`] may find something, so that it is worth waking a thread.
+    /// Reports whether [`Self::next_task`] may find something, so that it is worth waking a thread.
     #[must_use]
     pub fn may_have_task(&self) -> bool {
         self.course.goes_on()
@@ -302,7 +304,7 @@ impl Source {
                 || self.schedule.may_have_work())
     }
 
-    /// Whether [`Self::next_message`] has something.
+    /// Reports whether [`Self::next_message`] has something.
     #[must_use]
     pub fn has_message(&self) -> bool {
         !self.outbox.is_empty(self.schedule.staged_bytes())
@@ -328,20 +330,20 @@ impl Source {
         self.outbox.next_note()
     }
 
-    /// Whether either end has asked to stop.
+    /// Reports whether either end has asked to stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         !self.course.goes_on()
     }
 
-    /// Whether the sink has said that everything is durable and on record: then the session is
-    /// over.
+    /// Reports whether the sink has said that everything is durable and on record: then the session
+    /// is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.course.is_over()
     }
 
-    /// Whether everything has ended and the transfer was not stopped.
+    /// Reports whether everything has ended and the transfer was not stopped.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.course.is_finished()
@@ -460,7 +462,7 @@ impl Source {
     }
 
     /// If all of a file was read, a thread checks whether the file is still the same, while blocks
-    /// are still under way. A file of a single block needs no other word than its frame's. A
+    /// are still in flight. A file of a single block needs no other word than its frame's. A
     /// comparison may end early, and the end of an unsized file is its word.
     fn check_if_read(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry).filter(|file| file.is_moving()) else { return };

@@ -27,7 +27,7 @@ use std::collections::{BinaryHeap, VecDeque};
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// Where in the log it begins, in bytes.
+    /// Returns where in the log it begins, in bytes.
     #[must_use]
     pub fn offset(self, slot_bytes: u32) -> u64 {
         u64::from(self.0) * u64::from(slot_bytes)
@@ -65,7 +65,7 @@ impl Slots {
         }
     }
 
-    /// Whether a further one may be filled.
+    /// Reports whether a further one may be filled.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let has_slot = self.unused < self.slot_count || !self.free.is_empty();
@@ -124,7 +124,7 @@ impl<F> Stage<F> {
         Self { slots, waiting: Vec::new(), turn: 0 }
     }
 
-    /// Whether a further frame may be staged.
+    /// Reports whether a further frame may be staged.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.slots.has_room()
@@ -160,7 +160,7 @@ impl<F> Stage<F> {
         self.slots.close();
     }
 
-    /// Whether a frame waits for an OST for which there is room.
+    /// Reports whether a frame waits for an OST for which there is room.
     pub fn has_ready(&self, has_room: impl Fn(OstId) -> bool) -> bool {
         (0..self.waiting.len()).any(|index| self.is_ready(index, &has_room))
     }

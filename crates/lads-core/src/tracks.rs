@@ -1,4 +1,4 @@
-//! Storage that hides its OSTs: how many of its files, and which parts of them, are under way at a
+//! Storage that hides its OSTs: how many of its files, and which parts of them, are in flight at a
 //! time.
 //!
 //! Many file systems (GPFS, NFS, most that are mounted with FUSE) do not say which OST holds a

@@ -14,7 +14,7 @@
 //! that its text gives. The beds use the default policy, so they say nothing of the fields of
 //! `--polite`, which `cargo xtask bench harm` measures.
 //!
-//! The fields `verdict_…` decide nothing but what a person is told. Their sentence says in how many
+//! The fields `verdict_…` decide nothing but what a user is told. Their sentence says in how many
 //! of 50 transfers another part is named, each with a part that was made slow
 //! (`cargo xtask bench verdict`, of which the counters were kept and judged again).
 
@@ -336,7 +336,7 @@ tuning! {
     /// An OST that is almost full counts as this many times slower, at most.
     /// Half and double: same.
     fullness_factor_max: u64 = 20;
-    /// No stripe has fewer bytes: eight requests of 1 MiB, twice as many as an OST has under way.
+    /// No stripe has fewer bytes: eight requests of 1 MiB, twice as many as an OST has in flight.
     /// With half of this, the first of 160 files of 8 MiB were split in two, before it was known
     /// that more followed, and 32 OSTs reached 89 % of what is possible instead of 97 %. With the
     /// double, one file of 96 MiB would lie on six of eight OSTs, and take a third longer.
@@ -396,7 +396,7 @@ tuning! {
     /// Half and double: same.
     stream_rate: u64 = 625_000_000;
     /// A window is taken to hold no more than this where losses make it smaller, as they do with
-    /// any congestion control but BBR; and it is what the kernel lets a connection have under way
+    /// any congestion control but BBR; and it is what the kernel lets a connection have in flight
     /// where nobody has tuned TCP (4 MiB to send, with all that belongs to them). With Reno, 1
     /// Gbit/s, 128 ms, and every 5,000th packet lost, 1.5 GiB take 44 s with 4 streams, 29 with 8,
     /// 20 with 16 (double) and 15 with 32. With half, there are 14 streams over 26.8 ms.
@@ -433,7 +433,7 @@ tuning! {
     /// Half and double: same.
     announced_bytes: usize = 64 << 10;
     /// The most entries in a message that says that entries have ended, and the most blocks in one
-    /// that says that blocks are on record: some tens of KiB.
+    /// that says that blocks are recorded: some tens of KiB.
     /// Half and double: same.
     rows_per_message: usize = 1000;
     /// About how many bytes of answers one message holds; a single answer may have some hundred
@@ -458,14 +458,14 @@ tuning! {
     /// of 1.22 s.
     /// Half -0.18 ± 0.23, double -0.02 ± 0.06.
     committed_bytes: u64 = 16 * MIB;
-    /// When this many bytes are written and not on record, they are put on record. A crash costs
+    /// When this many bytes are written and not recorded, they are recorded. A crash costs
     /// about this much.
     /// Half +0.33 ± 0.18, double +0.21 ± 0.20.
     batch_bytes: u64 = 64 * MIB;
-    /// When bytes have been written and not on record for this long, they are put on record.
+    /// When bytes have been written and not recorded for this long, they are recorded.
     /// Half -0.03 ± 0.15, double +0.12 ± 0.15.
     batch_interval: Duration = Duration::from_secs(1);
-    /// After a batch went on record, at least this many times as long as that took passes before
+    /// After a batch was recorded, at least this many times as long as that took passes before
     /// the next one: a file system that is mounted with FUSE writes nothing to a file while it
     /// syncs it. One file of 2 GiB between 8 hidden OSTs reaches 65 % of the bound without a pause
     /// and 83 % with it. About one part in this number of the time goes to syncs: with half, twice
@@ -491,7 +491,7 @@ tuning! {
     /// files would never get a verdict.
     /// Half and double: none.
     verdict_work_min: Duration = Duration::from_millis(50);
-    /// The limit that the person set is named if this part of the bytes sent had to wait for it. A
+    /// The limit that the user set is named if this part of the bytes sent had to wait for it. A
     /// limit far above the actual rate lets nearly everything pass at once.
     /// Half none, double all 8 with a limit: that is all bytes.
     verdict_limited_part: f64 = 0.5;

@@ -107,7 +107,7 @@ impl Instant {
         Self { nanos: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX) }
     }
 
-    /// How long after the transfer began this is.
+    /// Returns how long after the transfer began this is.
     #[must_use]
     pub fn since_start(self) -> Duration {
         Duration::from_nanos(self.nanos)

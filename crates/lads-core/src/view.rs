@@ -35,7 +35,7 @@ pub enum ViewError {
     #[error("a datatype or a position beyond the largest file")]
     TooLarge,
     /// A part lies before the part that precedes it, or before the beginning of the file.
-    #[error("the parts of a filetype are not in the order of their places")]
+    #[error("the parts of a filetype are not in the order of their offsets")]
     NotInOrder,
     /// Its parts overlap in a file that is open for writing.
     #[error("the parts of a filetype overlap in a file that is open for writing")]
@@ -44,7 +44,7 @@ pub enum ViewError {
     #[error("a filetype without bytes")]
     Empty,
     /// An array has a part that is not inside, or is shared by no processes.
-    #[error("a part of an array that does not lie in the array")]
+    #[error("a part of an array that is outside of the array")]
     OutsideArray,
 }
 
@@ -96,7 +96,8 @@ impl View {
         Ok(Self { filetype, extent })
     }
 
-    /// Whether two positions can be the same byte of the file. Such a view is only for reading.
+    /// Reports whether two positions can be the same byte of the file. Such a view is only for
+    /// reading.
     #[must_use]
     pub fn overlaps(&self) -> bool {
         let Laid { shape, .. } = &self.filetype;
@@ -125,8 +126,8 @@ impl View {
         }
     }
 
-    /// Where the bytes of the stream from one position to another lie in the file, in the order of
-    /// the stream. Runs that touch are one.
+    /// Returns where the bytes of the stream from one position to another lie in the file, in the
+    /// order of the stream. Runs that touch are one.
     ///
     /// # Errors
     /// If they lie beyond the largest file.
@@ -146,7 +147,7 @@ impl View {
         Ok(Runs { pieces, next: None })
     }
 
-    /// Where a position of the stream lies in the file (`MPI_File_get_byte_offset`).
+    /// Returns where a position of the stream lies in the file (`MPI_File_get_byte_offset`).
     ///
     /// # Errors
     /// If that is beyond the largest file.

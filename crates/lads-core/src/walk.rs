@@ -53,7 +53,7 @@ impl<J, R> Plan<J, R> {
         }
     }
 
-    /// How many jobs could be taken.
+    /// Returns how many jobs could be taken.
     #[must_use]
     pub fn job_count(&self) -> usize {
         let near = self.line.iter().take(LOOK_AHEAD);
@@ -73,7 +73,8 @@ impl<J, R> Plan<J, R> {
         }
     }
 
-    /// Whether the caller is to tell what is due, until [`Self::end_telling`]; nobody else is.
+    /// Reports whether the caller is to tell what is due, until [`Self::end_telling`]; nobody else
+    /// is.
     pub fn begin_telling(&mut self) -> bool {
         let is_due = matches!(self.line.front(), Some((_, Step::Report(_))));
         let begins = is_due && !self.is_telling;
@@ -103,7 +104,7 @@ impl<J, R> Plan<J, R> {
         !self.is_telling
     }
 
-    /// Whether everything was done and handed out to be told.
+    /// Reports whether everything was done and handed out to be told.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.line.is_empty()

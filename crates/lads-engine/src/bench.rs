@@ -80,7 +80,7 @@ pub struct BenchReport {
     pub figures: Vec<Figure>,
     /// The best mode of each direction, in all orders.
     pub orders: Vec<Figure>,
-    /// What a person should know of the figures.
+    /// What a user should know of the figures.
     pub notices: Vec<String>,
 }
 
@@ -97,8 +97,8 @@ pub enum BenchError {
     },
     /// The file would take too much of the free space.
     #[error(
-        "there is too little space: {} are free, of which lads bench takes at most a quarter, and \
-         it needs {}",
+        "there is too little space: {} are free, lads bench uses at most a quarter of that, and it \
+         needs {}",
         bytes(*free_bytes),
         bytes(SIZE_MIN)
     )]
@@ -107,7 +107,7 @@ pub enum BenchError {
         free_bytes: u64,
     },
     /// There is no room for as many threads.
-    #[error("{0}, or let fewer run (--threads)")]
+    #[error("{0}, or use fewer threads (--threads)")]
     NoThread(String),
     /// Somebody wants to stop.
     #[error("stopped ({0}); the file is removed")]
@@ -175,7 +175,7 @@ pub fn bench(
     })
 }
 
-/// All modes without order; past the page cache only where that can be.
+/// All modes without order; bypassing the page cache only where that can be.
 fn modes(config: &BenchConfig, bed: &Bed<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for direction in [Direction::Read, Direction::Write] {
@@ -199,29 +199,31 @@ fn notices(config: &BenchConfig, bed: &Bed<'_>, figures: &[Figure]) -> Vec<Strin
     let mut notices = Vec::new();
     if bed.size_bytes < config.size_bytes {
         notices.push(
-            "the file is shorter than asked for, because of the time (--time) or the free space"
+            "the file is smaller than requested, because of the time limit (--time) or the free \
+             space"
                 .to_owned(),
         );
     }
     if bed.direct.is_none() {
-        notices.push("this file system takes no direct I/O".to_owned());
+        notices.push("this file system does not support direct I/O".to_owned());
     }
     if bed.stays_in_cache {
         notices.push(
-            "the page cache cannot be emptied here: buffered reads come from memory".to_owned(),
+            "the page cache cannot be dropped here: buffered reads are served from memory"
+                .to_owned(),
         );
     }
     let missing = figures.iter().filter(|it| it.rates.is_empty()).count();
     if missing > 0 {
         notices.push(format!(
-            "{missing} modes were not measured, because one request of each of their threads takes \
-             too long for the time: --time measures longer"
+            "{missing} modes were not measured, because one request per thread takes longer than \
+             the time limit: use a longer --time"
         ));
     }
     let few = figures.iter().filter(|it| (1..PASSES).contains(&it.rates.len())).count();
     if few > 0 {
         notices.push(format!(
-            "{few} modes were measured less than {PASSES} times: --time measures longer"
+            "{few} modes were measured fewer than {PASSES} times: use a longer --time"
         ));
     }
     notices
@@ -243,7 +245,7 @@ impl<'a> Bed<'a> {
     /// Makes the file, which is empty at first and has no name.
     fn open(config: &BenchConfig, stop: &'a StopFlag) -> Result<Self, BenchError> {
         let directory = open_named(&config.directory).map_err(failed("open the directory"))?;
-        let space = fstatvfs(&directory).map_err(failed("ask for the free space"))?;
+        let space = fstatvfs(&directory).map_err(failed("query the free space"))?;
         let free_bytes = space.f_bavail.saturating_mul(space.f_frsize);
         let size_bytes = config.size_bytes.min(free_bytes / FREE_PART);
         if size_bytes < SIZE_MIN.min(config.size_bytes) {
@@ -257,16 +259,15 @@ impl<'a> Bed<'a> {
         let make = flags | OFlags::CREATE | OFlags::EXCL;
         let buffered =
             openat(&directory, name.as_str(), make, Permissions::RUSR | Permissions::WUSR)
-                .map_err(failed("make a file there"))?;
+                .map_err(failed("create a file there"))?;
         let direct =
             openat(&directory, name.as_str(), flags | OFlags::DIRECT, Permissions::empty()).ok();
-        unlinkat(&directory, name.as_str(), AtFlags::empty())
-            .map_err(failed("remove the name of the file"))?;
+        unlinkat(&directory, name.as_str(), AtFlags::empty()).map_err(failed("unlink the file"))?;
         let threads = config.thread_counts.iter().copied().max().expect("there is one").max(FILL.1);
         let longest = config.request_bytes.iter().copied().max().expect("there is one").max(FILL.0);
         let arena = Arena::new(threads.into(), longest as usize)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
-            .map_err(failed("get memory for requests"))?;
+            .map_err(failed("allocate memory for requests"))?;
         let buffers = (0..threads).map(|_| Mutex::new(random(arena.take()))).collect();
         Ok(Self { stop, buffered, direct, size_bytes, buffers, stays_in_cache: false })
     }

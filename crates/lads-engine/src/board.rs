@@ -1,4 +1,4 @@
-//! What waits to be shown to the person, and what is known of the other end from its messages.
+//! What waits to be shown to the user, and what is known of the other end from its messages.
 
 use crate::event::{ExitCode, Happening};
 use lads_core::entry::shortened;
@@ -26,12 +26,12 @@ pub(crate) const OWN_MAX: usize = 10_000;
 /// Stands for "no time".
 const NEVER: u64 = u64::MAX;
 
-/// What waits to be shown to the person, and what is known of the other end.
+/// What waits to be shown to the user, and what is known of the other end.
 #[derive(Debug)]
 pub(crate) struct Board {
-    /// This host, as the person calls it; empty if the person is on this host.
+    /// This host, as the user calls it; empty if the user is on this host.
     own_host: String,
-    /// Whether this is the end that a person started.
+    /// Whether this is the end that a user started.
     pub(crate) is_persons: bool,
     happenings: Mutex<Happenings>,
     /// Notified when there is room again for happenings of the other end.
@@ -105,7 +105,7 @@ impl Board {
         if self.own_host.is_empty() { "this host" } else { &self.own_host }
     }
 
-    /// `sink:host:path`, as the person sees it; without the host if the person is on it.
+    /// `sink:host:path`, as the user sees it; without the host if the user is on it.
     pub(crate) fn place(&self, side: Side, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path);
         match self.own_host.as_str() {
@@ -249,7 +249,7 @@ impl Board {
         }
     }
 
-    /// What happened at this end, as messages to the end where the person is.
+    /// What happened at this end, as messages to the end where the user is.
     pub(crate) fn take_messages(&self) -> Vec<Message> {
         self.take_happenings().into_iter().filter_map(message_of).collect()
     }
@@ -297,7 +297,7 @@ fn millis(time: Instant) -> u64 {
     u64::try_from(time.since_start().as_millis()).unwrap_or(NEVER - 1)
 }
 
-/// Starts the time anew if one is running.
+/// Starts the time again if one is running.
 fn count_from(began: &AtomicU64, now: Instant) {
     let from_now = |began| (began != NEVER).then_some(millis(now));
     let _ = began.fetch_update(Ordering::Relaxed, Ordering::Relaxed, from_now);

@@ -6,7 +6,7 @@
 //! runs, its journal is locked. So a file is removed if, after the file was seen, no journal in its
 //! directory or above is in use. Journals that are not in use are locked meanwhile, or removed
 //! before the files: a command that goes on with such a journal would give its files the same names
-//! again. A command that begins anew uses new names.
+//! again. A command that starts over uses new names.
 //!
 //! Nothing is opened but directories and journals, and no link is followed. An entry with such a
 //! name that is not a regular file of ours with a single name is left and reported.

@@ -7,7 +7,7 @@
 //!   0 s                            at 3 s                 at 3.5 s             at 4.5 s
 //! ```
 //!
-//! Nothing is lost by not waiting longer: what is on record is on record.
+//! Nothing is lost by not waiting longer: what is recorded is recorded.
 
 use crate::stop::StopFlag;
 use lads_core::pauses::Pauses;
@@ -27,7 +27,7 @@ const REST_DEADLINE: Duration = Duration::from_millis(500);
 /// When nobody asked to stop: how long to wait until the last messages are written, until the other
 /// end ends, and until threads end. Any of them that takes longer hangs in a call to storage, or in
 /// a write to a peer that does not read. Half of this is the time that a host under load takes to
-/// end a process with much memory; with the double, a person would wait for nothing.
+/// end a process with much memory; with the double, a user would wait for nothing.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The longest pause between looks whether a thread has ended.

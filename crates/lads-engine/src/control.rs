@@ -59,7 +59,7 @@ impl<R: Read> MessageReader<R> {
         }
         self.fill(length).map_err(|error| lost(&error, peer))?;
         decode(&self.body).map(Some).map_err(|error| {
-            Fatal::new(ExitCode::Network, format!("cannot understand {peer}: {error}"))
+            Fatal::new(ExitCode::Network, format!("invalid data from {peer}: {error}"))
         })
     }
 

@@ -17,7 +17,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What the person wants of the processors of an end.
+/// What the user wants of the processors of an end.
 #[derive(Debug)]
 pub(crate) struct Processors {
     /// How much of them is used; `None` for no limit.
@@ -94,7 +94,7 @@ fn online() -> Vec<u32> {
 }
 
 impl Processors {
-    /// What the person wants of the processors of this end; refused here if they are not there.
+    /// What the user wants of the processors of this end; refused here if they are not there.
     pub(crate) fn of(options: &Options, side: Side, clock: Clock) -> Result<Self, Fatal> {
         let (text, end) = match side {
             Side::Source => (&options.source_pin, "source"),
@@ -125,7 +125,7 @@ impl Processors {
     }
 }
 
-/// The processors that a person named.
+/// The processors that a user named.
 fn chosen(text: &str) -> Result<CpuSet, String> {
     let online = online();
     let chosen = match Pin::parse(text)? {
@@ -135,7 +135,7 @@ fn chosen(text: &str) -> Result<CpuSet, String> {
             let list = fs::read_to_string(path).map_err(|_| format!("there is no node {node}"))?;
             cpus(&list)
                 .filter(|cpus| !cpus.is_empty())
-                .ok_or_else(|| format!("node {node} has none"))?
+                .ok_or_else(|| format!("node {node} has no processors"))?
         }
     };
     let is_there = |cpu: &u32| online.contains(cpu) && (*cpu as usize) < CpuSet::MAX_CPU;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A call that takes longer is reported when the transfer is to stop. A busy disk often takes half
-/// of this; with the double, LADS would say nothing of calls that a person waits for.
+/// of this; with the double, LADS would say nothing of calls that a user waits for.
 const LONG: Duration = Duration::from_secs(1);
 
 /// The most calls that are reported one by one: all threads may wait for the same server.
@@ -120,7 +120,7 @@ impl Deed {
         let path = lads_core::entry::shortened(path);
         let ost = self.ost.map_or_else(String::new, |ost| format!(" ({ost})"));
         format!(
-            "{} {}{ost}, asked {} s ago",
+            "{} {}{ost}, called {} s ago",
             self.operation.verb(),
             String::from_utf8_lossy(&path),
             self.since.elapsed().as_secs()

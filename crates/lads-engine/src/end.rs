@@ -18,7 +18,7 @@ pub(crate) trait End: Send + Sync + 'static {
     type Session: Talks + Send + 'static;
     /// Whether it is the source or the sink.
     const SIDE: Side;
-    /// Whether it has nothing left to do when the other end is gone.
+    /// Whether it has nothing left to do when the other end has disconnected.
     const WAITS_FOR_PEER: bool;
 
     /// Starts its threads.
@@ -95,8 +95,8 @@ impl<E: End> Drop for Alarm<E> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let text = format!(
-                "thread {} panicked: this is a mistake in LADS, please report it; the same \
-                 command goes on",
+                "thread {} panicked: this is a bug in LADS, please report it; the same command \
+                 resumes",
                 self.name
             );
             self.end.hub().fail(Fatal::new(ExitCode::Interrupted, text));

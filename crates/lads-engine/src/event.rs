@@ -6,7 +6,7 @@ use lads_core::message::{Counters, Line, OstBytes};
 use lads_core::reduction::Reduction;
 use std::time::Duration;
 
-/// Something that happened, for a person or a log.
+/// Something that happened, for the user or a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// How far the transfer has come; about ten times a second.
@@ -20,12 +20,12 @@ pub enum Happening {
     Line(Line),
     /// One entry failed; the transfer goes on.
     Issue(Issue),
-    /// Something that the person should know, for example that direct I/O is not possible here.
+    /// Something that the user should know, for example that direct I/O is not possible here.
     Notice(String),
     /// The other end has not answered yet; about once a second.
     Waiting(Waiting),
     /// An outage has ended an attempt, and another one follows. What was told of progress, entries
-    /// and differences begins anew with it.
+    /// and differences starts over with it.
     Retry(Retry),
 }
 
@@ -34,7 +34,7 @@ pub enum Happening {
 pub struct Retry {
     /// The number of the attempt that follows; the first attempt of all is 1.
     pub attempt: u32,
-    /// Why the attempt before has ended, for a person.
+    /// Why the attempt before has ended, for the user.
     pub message: String,
     /// How long it is until the attempt begins.
     pub wait: Duration,
@@ -111,7 +111,7 @@ pub enum ExitCode {
     SourceChanged = 8,
     /// Stopped; the same command resumes the transfer.
     Interrupted = 9,
-    /// As many entries were removed as the person allowed, and there are more to remove.
+    /// As many entries were removed as the user allowed, and there are more to remove.
     Limit = 10,
     /// A comparison has found differences.
     Different = 11,
@@ -126,7 +126,7 @@ pub enum ExitCode {
 pub struct Report {
     /// As the shell sees it.
     pub exit_code: ExitCode,
-    /// Why the transfer could not go on, for a person: what failed, where, and what to do.
+    /// Why the transfer could not go on, for the user: what failed, where, and what to do.
     pub message: Option<String>,
     /// How far the transfer came, with the counters of both ends.
     pub progress: Progress,

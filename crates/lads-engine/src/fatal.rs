@@ -44,7 +44,7 @@ pub(crate) fn refused(text: &str, errno: Errno) -> Fatal {
             "; free or raise the quota there (`quota`, `lfs quota`), then run the same command \
              again"
         }
-        Errno::ACCESS | Errno::PERM => "; get permission for it, or choose another DST",
+        Errno::ACCESS | Errno::PERM => "; get permission to do that, or choose another DST",
         Errno::ROFS => "; that file system is mounted read-only: choose another DST",
         _ => "",
     };
@@ -58,7 +58,7 @@ pub(crate) fn own_host() -> String {
 
 /// The other end broke the protocol.
 pub(crate) fn breach(error: &ProtocolError) -> Fatal {
-    Fatal::new(ExitCode::Network, format!("the transfer cannot go on: {error}"))
+    Fatal::new(ExitCode::Network, format!("the transfer cannot continue: {error}"))
 }
 
 /// The exit code for a code that the other end sent.

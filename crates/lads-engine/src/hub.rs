@@ -58,7 +58,7 @@ pub(crate) struct Hub<S> {
     watch: Condvar,
     /// Threads that wait for their share of the processors.
     limited: Condvar,
-    /// What the person wants of the processors of this end.
+    /// What the user wants of the processors of this end.
     pub(crate) processors: Processors,
     wake: Wake,
     streams: Arc<Streams>,
@@ -199,7 +199,7 @@ impl<S: Wakes> Hub<S> {
         }
     }
 
-    /// Waits as long as the person's share of the processors demands, or until there is nothing
+    /// Waits as long as the user's share of the processors demands, or until there is nothing
     /// more to take on.
     pub(crate) fn wait_for_share(&self) {
         let Some(limit) = &self.processors.limit else { return };

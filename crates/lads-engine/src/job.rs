@@ -83,7 +83,7 @@ impl Location {
         Self { host: None, path: [prefix, path].concat() }
     }
 
-    /// Whether a sink there keeps what it gets: any but `null:`.
+    /// Reports whether a sink there keeps what it gets: any but `null:`.
     #[must_use]
     pub fn keeps_data(&self) -> bool {
         !is_null_sink(&self.path)
@@ -147,8 +147,8 @@ impl Listing {
 /// How files are read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoMode {
-    /// The best way here: past the page cache for large reads if the file system allows that, and
-    /// for large writes where that is known to be better.
+    /// The best way here: bypassing the page cache for large reads if the file system allows that,
+    /// and for large writes where that is known to be better.
     #[default]
     Auto,
     /// Past the page cache (`O_DIRECT`).
@@ -160,7 +160,7 @@ pub enum IoMode {
     Uncached,
 }
 
-/// Files of at least this length, in bytes, are read and written past the page cache with
+/// Files of at least this length, in bytes, are read and written bypassing the page cache with
 /// [`IoMode::Auto`]. For shorter files that gains nothing and costs a wait for the device.
 pub(crate) const DIRECT_BYTES_MIN: u64 = 1 << 20;
 
@@ -171,7 +171,7 @@ pub enum Verify {
     /// the sink's.
     #[default]
     Wire,
-    /// In addition, every block is read back from storage past the page cache.
+    /// In addition, every block is read back from storage bypassing the page cache.
     Media,
 }
 
@@ -200,7 +200,8 @@ pub struct Options {
     pub source_layout: String,
     /// Where the sink's layouts come from: `auto` or `synthetic:…`.
     pub sink_layout: String,
-    /// The rule by which new files are placed at the sink, where its file system heeds such wishes.
+    /// The rule by which new files are placed at the sink, where its file system respects such
+    /// wishes.
     pub place: Place,
     /// The most extents of a new file that grows while it is written. With less than 2, no file
     /// grows.
@@ -300,7 +301,7 @@ pub struct Options {
     pub follow_seconds: u32,
 }
 
-/// The most I/O threads at an end that a person, or the other end, may ask for: far more than help
+/// The most I/O threads at an end that a user, or the other end, may ask for: far more than help
 /// anyone. Each takes 512 KiB of address space for its stack. Ten times as many may be more than a
 /// host allows one user.
 const THREADS_MAX: u16 = 1024;
@@ -321,11 +322,12 @@ impl Options {
             () if self.streams > STREAMS_MAX => format!("at most {STREAMS_MAX} --streams"),
             // The sink asks at the end which names the source has.
             () if self.removes_sources && self.deletion.is_some() => {
-                "--delete would remove what --remove-source-files has moved: use one of them"
+                "--delete would remove the files that --remove-source-files has moved: use only \
+                 one of them"
                     .to_owned()
             }
             () if self.removes_sources && self.check => {
-                "lads check removes nothing (--remove-source-files)".to_owned()
+                "lads check does not remove files: omit --remove-source-files".to_owned()
             }
             () => return Ok(()),
         };
@@ -455,7 +457,7 @@ pub struct RemoteShell {
     /// The TCP ports on which the other end may listen, first and last; any by default.
     pub ports: Option<(u16, u16)>,
     /// How long the command may be silent at first, in seconds. `None`: with ssh 300, the time to
-    /// connect and to ask a person for a password; with any other command as long as any peer may
+    /// connect and to ask a user for a password; with any other command as long as any peer may
     /// be silent ([`Options::timeout_seconds`]).
     pub connect_timeout_seconds: Option<u32>,
 }
@@ -566,7 +568,7 @@ pub enum Stderr {
     PassedOn,
 }
 
-/// The assignment that the end that a person started gives to the other.
+/// The assignment that the end that a user started gives to the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
     /// Whether the other end is the source or the sink.
@@ -574,7 +576,7 @@ pub(crate) struct Assignment {
     /// The paths to read, or the one path to write to.
     pub(crate) paths: Vec<Vec<u8>>,
     pub(crate) options: Options,
-    /// The other end's host, as the person calls it; empty for the person's own host.
+    /// The other end's host, as the user calls it; empty for the user's own host.
     pub(crate) host: String,
     /// A number for this command, so that the same command finds what it left.
     pub(crate) job_key: u64,

@@ -197,7 +197,7 @@ impl Journal {
         self.forget_durably(ROOT_PATH)
     }
 
-    /// Records blocks that are durable. They are on record when this returns without an error;
+    /// Records blocks that are durable. They are recorded when this returns without an error;
     /// after an error, none of them is.
     pub(crate) fn record(&self, files: &[Durable<'_>]) -> std::io::Result<()> {
         let mut state = lock(&self.state);

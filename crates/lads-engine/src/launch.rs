@@ -1,6 +1,6 @@
 //! How the two ends meet: one starts the other, they exchange HELLO, and connect data streams.
 //!
-//! Nothing here waits for ever: see [`crate::patience`].
+//! Nothing here waits forever: see [`crate::patience`].
 
 mod ahead;
 mod deploy;
@@ -279,7 +279,7 @@ pub fn deploy(
         if its == own {
             return Ok(is_sent);
         }
-        let text = format!("{} has {its:?}, here is {own}", shown_host(host));
+        let text = format!("{} runs {its:?}, this host {own}", shown_host(host));
         Err(Fatal::new(ExitCode::Usage, text).when_reached())
     };
     installed().map_err(|fatal| (fatal.code, fatal.text))
@@ -442,8 +442,8 @@ fn job_message(assignment: &Assignment) -> Result<Told, Fatal> {
     assignment.put(&mut bytes);
     if bytes.len() > JOB_BYTES_MAX {
         let text = format!(
-            "--files-from and the patterns are {} MiB long, and the other end takes {} MiB: split \
-             the list, or name a directory",
+            "--files-from and the patterns have {} MiB, and the other end accepts at most {} MiB: \
+             split the list, or name a directory",
             bytes.len().div_ceil(1 << 20),
             JOB_BYTES_MAX >> 20
         );
@@ -457,7 +457,7 @@ fn check_tokens(count: usize, asked_for: u16) -> Result<(), Fatal> {
     if count == usize::from(asked_for) {
         return Ok(());
     }
-    let text = format!("the other end opens {count} data streams, but was asked for {asked_for}");
+    let text = format!("the other end opens {count} data streams instead of {asked_for}");
     Err(Fatal::new(ExitCode::Network, text))
 }
 
@@ -596,7 +596,7 @@ pub(crate) fn answer(
     })
 }
 
-/// What limits the bytes that a stream has under way.
+/// What limits the bytes that a stream has in flight.
 #[derive(Clone, Copy, Debug)]
 struct Windows {
     own_side: Side,
@@ -605,7 +605,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// How many bytes a stream can have under way, now that some are open.
+    /// How many bytes a stream can have in flight, now that some are open.
     fn bytes(self, streams: &tcp::Tcp) -> u64 {
         streams.window_bytes(self.own_side).map_or(self.far_bytes, |it| it.min(self.far_bytes))
     }
@@ -674,12 +674,12 @@ fn answer_within(
     };
     let hello = check_hello(greeting.hear(HELLO_BYTES_MAX, patience)?, "the other end")?;
     let Some(Message::Job(bytes)) = greeting.hear(JOB_MESSAGE_BYTES_MAX, patience)? else {
-        return Err(Fatal::new(ExitCode::Network, "the other end did not say what to do"));
+        return Err(Fatal::new(ExitCode::Network, "the other end sent no job"));
     };
     let (assignment, listener) = match begun {
         Some(begun) if ahead == Some(&bytes) => begun,
         Some(_) => {
-            let text = "the other end said two different things to do";
+            let text = "the other end sent two different jobs";
             return Err(Fatal::new(ExitCode::Network, text));
         }
         None => listen_for(&bytes, greeting, patience)?,

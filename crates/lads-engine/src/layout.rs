@@ -32,7 +32,7 @@ pub trait Layouts: Send + Sync {
     /// The kind of file system, in a word.
     fn kind(&self) -> &'static str;
 
-    /// Remarks for a person: what cannot be seen through this provider, and what was never tried on
+    /// Remarks for the user: what cannot be seen through this provider, and what was never tried on
     /// a real file system.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
@@ -54,7 +54,7 @@ pub trait Layouts: Send + Sync {
     fn of_file(&self, file: &FileAt<'_>) -> Located;
 
     /// Makes reads of an open file use this copy, one of [`Located::mirrors`]. The file is open for
-    /// reading past the page cache.
+    /// reading bypassing the page cache.
     ///
     /// # Errors
     /// If the copy cannot be chosen; then any copy is read.
@@ -93,7 +93,7 @@ pub trait Layouts: Send + Sync {
         None
     }
 
-    /// How far it heeds wishes where new files should go.
+    /// How far it respects wishes where new files should go.
     fn heeds(&self) -> Heeds {
         Heeds::Nothing
     }
@@ -112,8 +112,9 @@ pub trait Layouts: Send + Sync {
         false
     }
 
-    /// Whether large files are best written past the page cache. On a block device they are: the
-    /// data is durable when the write is, so putting blocks on record does not stall the writers.
+    /// Whether large files are best written bypassing the page cache. On a block device they are:
+    /// the data is durable when the write is, so putting blocks on record does not stall the
+    /// writers.
     fn prefers_direct_writes(&self) -> bool {
         false
     }
@@ -147,7 +148,7 @@ pub struct TracksWanted {
     pub side: Side,
 }
 
-/// How far a file system heeds the wish where a new file should go.
+/// How far a file system respects the wish where a new file should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heeds {
     /// Not at all.
@@ -205,7 +206,7 @@ pub struct NewFile<'a> {
     pub number: u64,
     /// How long it will be, in bytes.
     pub size: u64,
-    /// Where it should go, if the file system heeds that.
+    /// Where it should go, if the file system respects that.
     pub wish: &'a Wish,
     /// If the file may grow: the length of its first extent in bytes.
     pub first_extent_bytes: Option<u64>,
@@ -329,8 +330,7 @@ pub fn open_all(choice: &str, roots: &[&Path]) -> Result<Box<dyn Layouts>, Strin
         }
         LOCAL => Ok(Box::new(local::Local::of(roots))),
         other => Err(format!(
-            "no layout provider is called {other:?}: use auto, {} or \
-             synthetic:osts=8,stripe_size=1M",
+            "unknown layout provider {other:?}: use auto, {} or synthetic:osts=8,stripe_size=1M",
             names().join(", ")
         )),
     }

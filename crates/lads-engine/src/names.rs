@@ -107,7 +107,7 @@ fn look_up(name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     })?;
     let addresses = of_getent(&String::from_utf8_lossy(&printed), port);
     match addresses.is_empty() {
-        true => Err(io::Error::new(io::ErrorKind::NotFound, "getent knows no address of it")),
+        true => Err(io::Error::new(io::ErrorKind::NotFound, "getent finds no address for it")),
         false => Ok(addresses),
     }
 }

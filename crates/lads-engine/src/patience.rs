@@ -2,7 +2,7 @@
 //!
 //! Until both ends have exchanged HELLO, nobody sends heartbeats, and no thread watches. So every
 //! wait of that time (for messages, for a connection, for a name to be resolved) happens here. A
-//! wait is made of short ones; after each of them it checks whether the person wants to stop and
+//! wait is made of short ones; after each of them it checks whether the user wants to stop and
 //! whether the deadline has passed. One deadline holds for all waits together, so that a peer that
 //! sends one byte at a time gains nothing.
 
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How often a wait checks whether it is to end. A signal takes effect at most this much later.
-/// With half of this, the process would wake twice as often while a person types a password.
+/// With half of this, the process would wake twice as often while a user types a password.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// This many bytes can be written without blocking to a pipe or socket that has room: POSIX's
@@ -42,17 +42,17 @@ pub(crate) struct Patience<'a> {
 /// Why a wait ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Cut {
-    /// The person wants to stop.
+    /// The user wants to stop.
     #[error("stopped before the transfer began")]
     Stopped,
     /// Nothing arrived, or could be written, for this long.
-    #[error("silent for {} s before the transfer began", .0.as_secs())]
+    #[error("sent nothing for {} s before the transfer began", .0.as_secs())]
     Silent(Duration),
     /// Something arrived, but not everything in time.
-    #[error("not ready within {} s of its first word", .0.as_secs())]
+    #[error("did not finish the greeting within {} s", .0.as_secs())]
     Late(Duration),
     /// It needs a thread, and the system has no room for one.
-    #[error("no room for another thread")]
+    #[error("cannot start another thread")]
     NoThread,
 }
 
@@ -181,10 +181,10 @@ impl Cut {
     pub(crate) fn fatal(self, who: &str) -> Fatal {
         match self {
             Self::Stopped => Fatal::new(ExitCode::Interrupted, self.to_string()),
-            Self::Silent(_) => Fatal::new(ExitCode::Network, format!("{who} was {self}")),
+            Self::Silent(_) => Fatal::new(ExitCode::Network, format!("{who} {self}")),
             Self::Late(_) => Fatal::new(
                 ExitCode::Network,
-                format!("{who} was {self}: it answers, but far too slowly"),
+                format!("{who} {self}: it answers, but far too slowly"),
             ),
             Self::NoThread => NoThread::from(io::Error::from(Errno::AGAIN)).into(),
         }

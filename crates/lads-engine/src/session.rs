@@ -61,7 +61,9 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
         let Some(wait) = next else {
             return match retries.alike() {
                 Some(count) => Report {
-                    message: Some(format!("{message}; {count} attempts in a row failed alike")),
+                    message: Some(format!(
+                        "{message}; {count} attempts in a row failed with the same error"
+                    )),
                     ..report
                 },
                 None => report,

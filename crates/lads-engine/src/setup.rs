@@ -62,7 +62,7 @@ pub(crate) fn arena(options: &Options, buffers_bytes: u64) -> Result<Arena, Fata
     let is_sound = block_size.is_multiple_of(4096) && (64 << 10..=64 << 20).contains(&block_size);
     let count = u32::try_from(count).ok().filter(|&count| count >= 2 && is_sound);
     let Some(count) = count else {
-        let text = "--lab block-size=must be a multiple of 4096 from 64 KiB to 64 MiB, and \
+        let text = "--lab block-size must be a multiple of 4096 from 64 KiB to 64 MiB, and \
                     --buffers at least two blocks";
         return Err(Fatal::new(ExitCode::Usage, text));
     };

@@ -477,8 +477,8 @@ fn tell_if_not_spread(options: &Options, layouts: &dyn Layouts, board: &Board) {
     if options.place == PlaceRule::Spread && layouts.heeds() != Heeds::Place {
         let kind = layouts.kind();
         board.notice(format!(
-            "--sink place=spread is as inherit here: the sink file system ({kind}) chooses the OSTs of \
-             new files itself"
+            "--sink place=spread has the same effect as inherit here: the sink file system \
+             ({kind}) chooses the OSTs of new files itself"
         ));
     }
 }

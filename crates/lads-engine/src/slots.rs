@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 /// Direct I/O is done in pages of this many bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// The file. Where its file system allows that, it is read and written past the page cache, so that
-/// it does not use the memory that it is there to save.
+/// The file. Where its file system allows that, it is read and written bypassing the page cache, so
+/// that it does not use the memory that it is there to save.
 #[derive(Debug)]
 pub(crate) struct SlotFile {
     file: OwnedFd,

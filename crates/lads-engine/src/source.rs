@@ -196,7 +196,7 @@ impl SourceEnd {
 
     /// The number of streams has grown to `stream_count`. Starts another I/O thread if there are
     /// fewer threads than streams, because each thread sends on one stream at a time. Starts none
-    /// if a person gave the number of threads.
+    /// if a user gave the number of threads.
     fn start_one_more(self: &Arc<Self>, stream_count: usize) -> Option<JoinHandle<()>> {
         let may_start = self.options.source_threads == 0 && self.io_threads() < stream_count;
         let start = || try_to_spawn_for(self, "io", move |end| end.work(stream_count - 1)).ok();

@@ -2,7 +2,7 @@
 //!
 //! `lads_core::staging` decides which block goes to which slot. The file has no name (or loses it
 //! as soon as it is open), so nothing of it remains however this process ends. It is read and
-//! written past the page cache where its file system allows that, so that it does not use the
+//! written bypassing the page cache where its file system allows that, so that it does not use the
 //! memory that it is there to save.
 
 use crate::board::Board;
@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct StageLog {
     slots: SlotFile,
     side: Side,
-    /// The directory, as the person named it.
+    /// The directory, as the user named it.
     place: String,
     board: Arc<Board>,
     has_complained: AtomicBool,
@@ -63,8 +63,8 @@ impl StageLog {
         let place = path.display().to_string();
         let file = open_unnamed(path).map_err(|errno| {
             let text = format!(
-                "cannot make the stage in {place} at the {0}: {errno}; name another directory there \
-                 (--{0} stage=DIR), or omit the stage",
+                "cannot create the stage in {place} at the {0}: {errno}; name another directory \
+                 there (--{0} stage=DIR), or omit the stage",
                 side.word()
             );
             Fatal::new(ExitCode::Usage, text)
@@ -73,14 +73,14 @@ impl StageLog {
         Ok(Self { slots, side, place, board, has_complained: AtomicBool::new(false) })
     }
 
-    /// Writes whole pages into a slot. The first failure is reported to the person.
+    /// Writes whole pages into a slot. The first failure is reported to the user.
     pub(crate) fn write(&self, slot: Slot, pages: &[u8]) -> Result<(), Errno> {
         self.slots
             .write(slot, pages, pages.len())
             .inspect_err(|errno| self.complain(&format!("cannot write to it: {errno}")))
     }
 
-    /// Reads whole pages back from a slot. The first failure is reported to the person.
+    /// Reads whole pages back from a slot. The first failure is reported to the user.
     pub(crate) fn read(&self, slot: Slot, pages: &mut [u8]) -> Result<(), Errno> {
         let length = pages.len();
         self.slots
@@ -97,8 +97,8 @@ impl StageLog {
     fn complain(&self, what: &str) {
         if !self.has_complained.swap(true, Ordering::Relaxed) {
             self.board.notice(format!(
-                "the stage in {0} at the {1} is not used any more: {what}. The data in it is moved \
-                 all the same, but nothing more is staged. Check that disk, or name another \
+                "the stage in {0} at the {1} is no longer used: {what}. Staged data is still \
+                 moved, but no more data is staged. Check that disk, or name another directory \
                  (--{1} stage=DIR,stage-size=SIZE)",
                 self.place,
                 self.side.word()

@@ -1,7 +1,7 @@
 //! Whether a transfer still moves.
 //!
 //! A dead peer is silent, and is noticed by that. A peer that hangs in a call to storage, has a bug
-//! or means harm may send signs of life and do nothing else. It would hold a transfer for ever. So
+//! or means harm may send heartbeats and do nothing else. It would hold a transfer forever. So
 //! each end checks that something moves: a message that says more than that the other end is alive,
 //! bytes on a data stream, or a step of its own.
 

@@ -31,7 +31,7 @@ impl StopFlag {
         self.lock().get_or_insert_with(|| Asked { reason: reason.to_owned(), at });
     }
 
-    /// Whether the flag was set.
+    /// Reports whether the flag was set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.lock().is_some()

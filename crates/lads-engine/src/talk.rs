@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How many bytes of messages are gathered for one write.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Writes the messages of this end, and a heartbeat if there was none for a while. If the person is
+/// Writes the messages of this end, and a heartbeat if there was none for a while. If the user is
 /// at the other end, `board` has what is to be shown there.
 pub(crate) fn speak<E: End>(
     end: &E,

@@ -15,7 +15,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// container.
 #[derive(Debug, Error)]
 #[error(
-    "{host} permits no further thread or process: {error}; raise the limit (ulimit -u, or pids.max \
+    "{host} permits no more threads or processes: {error}; raise the limit (ulimit -u, or pids.max \
      of the container)"
 )]
 pub(crate) struct NoThread {
@@ -37,8 +37,9 @@ impl From<NoThread> for io::Error {
 
 impl From<NoThread> for Fatal {
     fn from(error: NoThread) -> Self {
-        let text =
-            format!("{error}, or let fewer run (--source threads=N, --sink threads=N, --streams)");
+        let text = format!(
+            "{error}, or use fewer threads (--source threads=N, --sink threads=N, --streams)"
+        );
         Self::new(ExitCode::Other, text)
     }
 }
@@ -47,7 +48,7 @@ impl From<NoThread> for Fatal {
 /// size of a file fail, and do not end the process.
 ///
 /// # Errors
-/// If there is no room for another thread. Then `run` is dropped.
+/// If no other thread can start. Then `run` is dropped.
 pub(crate) fn spawn(
     name: &str,
     run: impl FnOnce() + Send + 'static,

@@ -41,7 +41,7 @@ impl IoBytes {
     }
 
     /// What requests were like, with the way that most bytes went. `threads_asked_for` is zero
-    /// unless a person has fixed how many threads there are.
+    /// unless a user has fixed how many threads there are.
     pub(crate) fn complete(&self, requests: Requests, threads_asked_for: u16) -> Requests {
         let io = self.most();
         match threads_asked_for {

@@ -58,7 +58,7 @@ pub(crate) struct Watch<'a, 'o> {
     pub(crate) stop: &'a StopFlag,
     /// Whether the sink keeps what it gets.
     pub(crate) keeps_data: bool,
-    /// Set at the end that a person started.
+    /// Set at the end that a user started.
     pub(crate) observer: Option<&'a mut (dyn Observer + 'o)>,
 }
 
@@ -207,7 +207,7 @@ impl Watch<'_, '_> {
         }
     }
 
-    /// When everything is to stop, the end without a person reports once which of its calls do not
+    /// When everything is to stop, the end without a user reports once which of its calls do not
     /// return.
     fn tell_what_hangs<E: End>(&self, end: &Arc<E>, has_told: &mut bool) {
         let is_wanted = !*has_told
@@ -217,12 +217,12 @@ impl Watch<'_, '_> {
             *has_told = true;
             let host = self.board.own_name();
             self.board.notice(format!(
-                "{what} (on {host}); the same command can begin when that has returned"
+                "{what} (on {host}); the same command can start when that call has returned"
             ));
         }
     }
 
-    /// What a person who asked to stop does not have to wait for, in words.
+    /// What a user who asked to stop does not have to wait for, in words.
     fn not_waited_for<E: End>(
         &self,
         end: &Arc<E>,
@@ -235,7 +235,7 @@ impl Watch<'_, '_> {
             true => format!("the connection to {peer} ended first"),
             false => {
                 let seconds = STOP_DEADLINE.as_secs();
-                format!("{peer} had not come to rest after {seconds} s")
+                format!("{peer} had not stopped after {seconds} s")
             }
         });
         own.or(rest)
@@ -251,7 +251,7 @@ impl Watch<'_, '_> {
         let now = self.clock.now();
         let is_over = end.hub().with(|inner| inner.is_over || inner.session.is_over());
         let reason = match &*lock(lost) {
-            Some(_) => Some("the other end is lost".to_owned()),
+            Some(_) => Some("the connection to the other end is lost".to_owned()),
             None => self.stop.reason(),
         };
         if let Some(reason) = reason
@@ -274,20 +274,20 @@ impl Watch<'_, '_> {
         is_last
     }
 
-    /// Whether what happened can be shown: to the person here, or to the other end if that end
+    /// Whether what happened can be shown: to the user here, or to the other end if that end
     /// reads what it is sent.
     fn has_reader<E: End>(&self, end: &Arc<E>) -> bool {
         self.observer.is_some() || end.hub().with(|inner| inner.messages.len() < OWN_MAX)
     }
 
-    /// Shows what happened to the person, if the person is at this end.
+    /// Shows what happened to the user, if the user is at this end.
     fn show(&mut self) {
         if let Some(observer) = &mut self.observer {
             self.board.take_happenings().into_iter().for_each(|happening| observer.on(happening));
         }
     }
 
-    /// Shows what happened to the person, or sends it to the end where the person is.
+    /// Shows what happened to the user, or sends it to the end where the user is.
     fn show_or_send<E: End>(&mut self, end: &Arc<E>) {
         self.show();
         if self.observer.is_none() {
@@ -352,11 +352,9 @@ impl Watch<'_, '_> {
     ) {
         let (peer, seconds) = (&connected.peer_host, timeout.as_secs());
         let text = if self.board.silence(now) > timeout {
-            format!("no sign of life from {peer} for {seconds} s; the same command resumes")
+            format!("no heartbeat from {peer} for {seconds} s; the same command resumes")
         } else if self.board.unread(now) > timeout {
-            format!(
-                "{peer} has not read what it was told for {seconds} s; the same command resumes"
-            )
+            format!("{peer} has not read messages for {seconds} s; the same command resumes")
         } else {
             return;
         };
@@ -373,15 +371,15 @@ impl Watch<'_, '_> {
         let (own, peer) = (self.board.own_name(), &connected.peer_host);
         let seconds = still.as_secs();
         let why = match end.hub().busy_workers() {
-            0 => format!("{own} waits for {peer}, which sends signs of life and nothing else"),
+            0 => format!("{own} waits for {peer}, which sends only heartbeats"),
             count => format!(
                 "{count} I/O threads of {own} wait for storage or to send, and {peer} sends only \
-                 signs of life"
+                 heartbeats"
             ),
         };
         let text = format!(
-            "nothing has moved for {seconds} s: {why}; the same command resumes (--stall-timeout \
-             SECONDS waits longer)"
+            "no progress for {seconds} s: {why}; the same command resumes (--stall-timeout SECONDS \
+             waits longer)"
         );
         Fatal::new(ExitCode::Network, text)
     }

@@ -164,7 +164,7 @@ fn verdict(case: &Case, world: &World, watched: &Watched) -> Vec<String> {
     let printed = printed(world, "stdout");
     let lost = printed.lines().find_map(|line| line.strip_prefix(LOST));
     let is_consequence = |text: &str| {
-        ["it said nothing", "it did nothing", "it closed the connection"]
+        ["it sent nothing", "it made no progress", "it closed the connection"]
             .iter()
             .any(|words| text.contains(words))
     };

@@ -263,7 +263,7 @@ impl Trial<'_> {
             None => wrongs.push("it had to be killed".to_owned()),
         }
         let said = self.printed();
-        let is_only_silence = said.contains("no sign of life");
+        let is_only_silence = said.contains("no heartbeat");
         if self.case.is_noticed && is_only_silence {
             wrongs.push("the lie was not noticed, only that nothing followed it".to_owned());
         }

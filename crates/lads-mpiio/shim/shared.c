@@ -20,8 +20,8 @@ struct shim_shared {
 };
 
 const char *const SHIM_NOTHING_SHARED =
-    "processes on several hosts, each with a server of its own (abt:, or started through ssh), have "
-    "no shared pointer, except in collective calls, and no atomic mode: start a server that listens "
+    "processes on several hosts, each with a separate server (abt:, or started through ssh), have no "
+    "shared pointer, except in collective calls, and no atomic mode: start a server that listens "
     "(lads rfs serve --listen)";
 
 /* The identifier of the group is random: no other program has a file of this name. */

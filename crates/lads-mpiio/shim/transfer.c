@@ -300,7 +300,7 @@ static int nonblocking(struct shim_file *file, struct access access, MPI_Request
 static int begin(struct shim_file *file, enum shim_split split, struct access access)
 {
     if (file->split != SPLIT_NONE)
-        return shim_fail(file, MPI_ERR_OTHER, "a split collective of the file is not ended");
+        return shim_fail(file, MPI_ERR_OTHER, "another split collective of the file is pending");
     struct work work;
     file->split_bytes = 0;
     file->split_read = NULL;
@@ -322,7 +322,7 @@ static int begin(struct shim_file *file, enum shim_split split, struct access ac
 static int end(struct shim_file *file, enum shim_split split, MPI_Status *status)
 {
     if (file->split != split)
-        return shim_fail(file, MPI_ERR_OTHER, "no such split collective was begun");
+        return shim_fail(file, MPI_ERR_OTHER, "no such split collective of the file is pending");
     int code = MPI_SUCCESS;
     file->split = SPLIT_NONE;
     if (file->split_read)

@@ -44,8 +44,8 @@ static const char *displacement_error(const struct shim_file *file, MPI_Offset d
 {
     int is_current = displacement == MPI_DISPLACEMENT_CURRENT;
     if (is_current != is_sequential(file))
-        return "the displacement of a view must be MPI_DISPLACEMENT_CURRENT if the file is open with "
-               "MPI_MODE_SEQUENTIAL, and only then";
+        return "the displacement of a view must be MPI_DISPLACEMENT_CURRENT if and only if the file is "
+               "open with MPI_MODE_SEQUENTIAL";
     return displacement < 0 && !is_current ? "the displacement of a view is negative" : NULL;
 }
 

@@ -35,7 +35,7 @@ pub struct File(RemoteFile);
 /// The class of the outcome. A panic must not go through C.
 fn answer(act: impl FnOnce() -> Result<(), Error>) -> c_int {
     let outcome = catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| {
-        Err(Error::new(Class::Other, "a mistake in LADS: a thread panicked; please report it"))
+        Err(Error::new(Class::Other, "a bug in LADS: a thread panicked; please report it"))
     });
     class_and_text(outcome)
 }

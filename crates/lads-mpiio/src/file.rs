@@ -311,7 +311,7 @@ fn absolute(name: &[u8]) -> Result<Vec<u8>, Error> {
         let name = String::from_utf8_lossy(name);
         Error::new(
             Class::BadFile,
-            format!("cannot find out the working directory, to which {name} is relative: {error}"),
+            format!("cannot determine the working directory, to which {name} is relative: {error}"),
         )
     })?;
     Ok([name::THIS_HOST, path.as_os_str().as_bytes()].concat())

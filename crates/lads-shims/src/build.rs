@@ -44,7 +44,8 @@ pub fn mpi_of(compiler: &str) -> Result<Mpi, String> {
     let last = answer.lines().rev().find_map(|line| line.trim().strip_prefix("lads_"));
     last.and_then(Mpi::named).ok_or_else(|| {
         format!(
-            "{compiler} has the mpi.h of an MPI that is none of MPICH, Open MPI and MPI 5's ABI"
+            "{compiler} has the mpi.h of an unsupported MPI: MPICH, Open MPI and the ABI of MPI 5 \
+             are supported"
         )
     })
 }

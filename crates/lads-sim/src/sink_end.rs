@@ -179,7 +179,8 @@ impl SinkEnd {
         let ost_count = u32::try_from(end.config.osts.len()).expect("a few");
         let open_files_max = world.options.sink_open_files_max;
         // Some worlds have a sink that keeps whole seconds.
-        let time_unit_nanos = if end.config.osts.len() % 3 == 0 { 1_000_000_000 } else { 1 };
+        let has_seconds = end.config.osts.len().is_multiple_of(3);
+        let time_unit_nanos = if has_seconds { 1_000_000_000 } else { 1 };
         let is_renamed = false;
         let ready = Message::Ready { ost_count, open_files_max, is_renamed, time_unit_nanos };
         world.send(Side::Source, &ready)?;

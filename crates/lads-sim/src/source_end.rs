@@ -440,7 +440,7 @@ impl SourceEnd {
         flip_bits(world, &mut frame, |row| self.items[&rows[row].block.entry].path.clone());
         let network = &world.options.network;
         let pages = frame.byte_count().div_ceil(crate::options::PAGE);
-        let duration = std::time::Duration::from_nanos(pages * network.page_nanos);
+        let duration = Duration::from_nanos(pages * network.page_nanos);
         let (head_delay, delay) = (world.network_delay(), world.network_delay());
         let stream = &mut self.streams[index];
         let begin = stream.free_at.max(world.now);

@@ -126,7 +126,10 @@ impl Sshd {
         let start = Instant::now();
         while TcpStream::connect((address, self.port)).is_err() {
             if start.elapsed() > START_MAX || self.child.try_wait()?.is_some() {
-                return Err(io::Error::other(format!("sshd does not listen: {}", self.log()?)));
+                return Err(io::Error::other(format!(
+                    "sshd does not accept connections: {}",
+                    self.log()?
+                )));
             }
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -53,7 +53,7 @@ pub(crate) fn source(root: &Path, port: u16) -> Result<()> {
             stream.write_all(&buffer[..end])?;
         }
         stream.shutdown(std::net::Shutdown::Write)?;
-        stream.read_exact(&mut [0]).context("the bare sink did not finish")
+        stream.read_exact(&mut [0]).context("the bare sink failed")
     })
 }
 
@@ -143,7 +143,7 @@ fn blocks(files: &[(PathBuf, u64)]) -> Result<Vec<Block<'_>>> {
 fn put_head(block: &Block<'_>, to: &mut [u8]) -> Result<()> {
     let name = block.path.as_os_str().as_encoded_bytes();
     if name.len() > HEAD_BYTES - NAME_AT {
-        bail!("{} is too long a name", block.path.display());
+        bail!("the name {} is too long", block.path.display());
     }
     to[0..8].copy_from_slice(&block.offset.to_le_bytes());
     to[8..12].copy_from_slice(&u32::try_from(block.length)?.to_le_bytes());
@@ -156,7 +156,8 @@ fn take_head(head: &[u8; HEAD_BYTES]) -> Result<(PathBuf, u64, usize)> {
     let (offset, rest) = head.split_first_chunk().expect("128 bytes");
     let (length, rest) = rest.split_first_chunk().expect("120 bytes");
     let (name_length, name) = rest.split_first_chunk().expect("116 bytes");
-    let name = name.get(..u32::from_le_bytes(*name_length) as usize).context("a bad head")?;
+    let name =
+        name.get(..u32::from_le_bytes(*name_length) as usize).context("an invalid header")?;
     let length = u32::from_le_bytes(*length) as usize;
     Ok((PathBuf::from(std::str::from_utf8(name)?), u64::from_le_bytes(*offset), length))
 }
@@ -175,7 +176,7 @@ fn create(path: &Path) -> Result<File> {
     options.write(true).create(true);
     match options.open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            fs::create_dir_all(path.parent().context("a file lies in a directory")?)?;
+            fs::create_dir_all(path.parent().context("every file has a directory")?)?;
             Ok(options.open(path)?)
         }
         result => Ok(result?),

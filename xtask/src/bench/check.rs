@@ -59,7 +59,7 @@ fn of_set(bench: &Bench, name: &str) -> Result<Table> {
 type HasFound = fn(&Output) -> bool;
 
 /// The error of a run that has found a difference.
-const DIFFERENT: &str = "a difference was found";
+const DIFFERENT: &str = "there is a difference";
 
 fn comparer<'a>(
     name: &str,
@@ -103,7 +103,7 @@ fn see_that_a_difference_is_found(
     for contestant in contestants {
         match (contestant.run)(source, target) {
             Err(error) if error.to_string() == DIFFERENT => {}
-            outcome => bail!("{} has not found the difference: {outcome:?}", contestant.name),
+            outcome => bail!("{} did not find the difference: {outcome:?}", contestant.name),
         }
     }
     flip()

@@ -130,13 +130,14 @@ impl Runs<'_> {
 /// Returns the error of the first estimate after a tenth of the time.
 fn error_of(events: &[Value]) -> Result<f64> {
     let seconds = |event: &Value| event["elapsed_seconds"].as_f64();
-    let Some((end, before)) = events.split_last() else { bail!("there are no events") };
+    let Some((end, before)) = events.split_last() else { bail!("lads printed no events") };
     ensure!(end["exit_code"] == 0, "{end}");
-    let whole = seconds(end).context("the summary has a time")?;
+    let whole = seconds(end).context("the summary has no time")?;
     let later = before.iter().filter(|it| it["event"] == "progress");
     let mut later = later.filter_map(|it| Some((seconds(it)?, it["remaining_seconds"].as_f64())));
-    let (at, remaining) =
-        later.find(|(at, _)| *at >= whole / 10.0).context("there is progress after a tenth")?;
+    let (at, remaining) = later
+        .find(|(at, _)| *at >= whole / 10.0)
+        .context("no progress was reported after a tenth")?;
     let left = whole - at;
     Ok(remaining.map_or(1.0, |remaining| (remaining - left).abs() / left))
 }

@@ -49,7 +49,7 @@ fn gathered(names: &[&str], kept: &BTreeMap<&str, Value>) -> Result<String> {
     let mut seconds = 0.0;
     for name in names {
         let Some(value) = kept.get(name) else { continue };
-        let took = value["took_seconds"].as_f64().context("it is not said how long it took")?;
+        let took = value["took_seconds"].as_f64().context("its duration is missing")?;
         seconds += took;
         let _ = write!(page, "\n## {name}\n\n{}\n", text_of(&value["said"], "said")?);
         for table in value["markdown"].as_array().context("no tables")? {
@@ -74,19 +74,24 @@ fn the_commit(kept: &BTreeMap<&str, Value>) -> Result<String> {
     let all: Vec<String> =
         names_of.iter().map(|(commit, names)| format!("{}: {commit}", names.join(", "))).collect();
     match all.len() {
-        0 => bail!("nothing is measured yet"),
+        0 => bail!("there are no results yet"),
         1 => {}
-        _ => bail!("not of one commit:\n  {}\nmeasure some again", all.join("\n  ")),
+        _ => bail!(
+            "the results are of several commits:\n  {}\nmeasure some of them again",
+            all.join("\n  ")
+        ),
     }
     let commit = names_of.keys().next().expect("one, as was just seen");
     if commit.contains(' ') {
-        bail!("measured in a tree that differs from its commit: {commit}");
+        bail!("measured with uncommitted changes: {commit}");
     }
     Ok((*commit).to_owned())
 }
 
 fn text_of<'a>(value: &'a Value, what: &str) -> Result<&'a str> {
-    value.as_str().with_context(|| format!("{what} is no text: measured before this was kept"))
+    value
+        .as_str()
+        .with_context(|| format!("{what} is not text: the results are older than this field"))
 }
 
 #[cfg(test)]
@@ -136,10 +141,13 @@ mod tests {
     #[test]
     fn tables_of_two_commits_or_of_none_make_no_page() {
         let two = said(&[("small", of("abc", "")), ("big", of("def", ""))]).unwrap_err();
-        assert_eq!(two, "not of one commit:\n  small: abc\n  big: def\nmeasure some again");
+        assert_eq!(
+            two,
+            "the results are of several commits:\n  small: abc\n  big: def\nmeasure some of them again"
+        );
         let changed = said(&[("big", of("abc with changes", ""))]).unwrap_err();
-        assert!(changed.contains("differs from its commit"), "{changed}");
-        assert_eq!(said(&[]).unwrap_err(), "nothing is measured yet");
+        assert!(changed.contains("uncommitted changes"), "{changed}");
+        assert_eq!(said(&[]).unwrap_err(), "there are no results yet");
     }
 
     #[test]

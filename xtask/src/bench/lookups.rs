@@ -41,7 +41,7 @@ pub(super) fn run(bench: &Bench) -> Result<Table> {
         let mount = Mount::start(&testbed, Storage::default(), &notes.join("mounts"), "source")?;
         rows.push(row(bench, &lookups, "emulated Lustre", &mount.path().join("data"), &memory)?);
     } else {
-        println!("no emulated Lustre, for want of root or /dev/fuse\n");
+        println!("no emulated Lustre: it needs root and /dev/fuse\n");
     }
     let head = [
         "files of 1 MiB on",
@@ -53,7 +53,7 @@ pub(super) fn run(bench: &Bench) -> Result<Table> {
         "move without lookups, µs",
         "difference",
     ];
-    Ok(Table::of_words("lookups: a layout beside its file", &head, rows))
+    Ok(Table::of_words("lookups: a layout for each file", &head, rows))
 }
 
 fn build() -> Result<PathBuf> {
@@ -92,7 +92,7 @@ fn row(
 fn look_up(lookups: &Path, source: &Path) -> Result<(String, Spread, Spread)> {
     let text = shell::output(shell::command(lookups).arg(source))?;
     let mut lines = text.lines();
-    let provider = lines.next().context("lookups said nothing")?.to_owned();
+    let provider = lines.next().context("lookups printed nothing")?.to_owned();
     let (mut lookup, mut extent) = (Vec::new(), Vec::new());
     for line in lines.skip(1) {
         let numbers = line.split(' ').map(str::parse::<f64>).collect::<Result<Vec<_>, _>>()?;

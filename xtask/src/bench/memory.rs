@@ -34,7 +34,14 @@ pub(super) fn run(bench: &Bench) -> Result<Table> {
         row(bench, "1,000,000 empty files, tmpfs to tmpfs", many, &memory, &memory)?,
         row(bench, "10 files of 1 GiB, tmpfs to disk", much, &memory, &disk)?,
     ];
-    let head = ["what", "seconds", "source says", "kernel says", "sink says", "kernel says"];
+    let head = [
+        "what",
+        "seconds",
+        "source, own figure",
+        "kernel's figure",
+        "sink, own figure",
+        "kernel's figure",
+    ];
     Ok(Table::of_words("memory: peak of each end, default buffers, MiB", &head, rows))
 }
 
@@ -99,7 +106,7 @@ fn watch(bench: &Bench, source: &Path, target: &Path) -> Result<Seen> {
         bail!("lads: {status}: {events}");
     }
     let summary: serde_json::Value =
-        serde_json::from_str(events.lines().last().context("lads said nothing")?)?;
+        serde_json::from_str(events.lines().last().context("lads printed nothing")?)?;
     let said = |side: &str| {
         summary[side]["memory_bytes_peak"].as_u64().with_context(|| format!("no {side} memory"))
     };

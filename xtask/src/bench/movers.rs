@@ -121,7 +121,7 @@ impl RsyncDaemon {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!("the rsync daemon does not answer")
+        bail!("the rsync daemon does not reply")
     }
 
     /// Waits until the processes that served a connection have ended and the daemon has waited for

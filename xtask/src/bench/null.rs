@@ -25,7 +25,7 @@ pub(super) fn run(bench: &Bench) -> Result<Vec<Table>> {
     let read = to_null(bench, &movers::slashed(&source, &source)[0]);
     Ok(vec![
         measured("null: no storage", Extent { files: 1, bytes: BYTES }, &made_up)?,
-        measured("null: a file of 2 GiB on tmpfs, nothing kept", extent, &[read])?,
+        measured("null: a file of 2 GiB on tmpfs, data discarded", extent, &[read])?,
     ])
 }
 

@@ -89,7 +89,7 @@ impl Room {
         println!("{}\n", scenario.about);
         let missing = needs(&scenario).missing()?;
         if !missing.is_empty() {
-            println!("not measured, for want of: {}", missing.join("; "));
+            println!("not measured; missing: {}", missing.join("; "));
             return Ok(());
         }
         let machine = Machine::here()?;
@@ -169,7 +169,7 @@ impl Room {
 /// What is needed to mount file systems and to measure on them.
 pub(super) fn mounts_need() -> Needs<'static> {
     Needs::default()
-        .root("the page cache has to be dropped, and file systems are mounted")
+        .root("to drop the page cache and mount file systems")
         .device(Path::new("/dev/fuse"))
 }
 

@@ -31,7 +31,7 @@ pub(super) fn end_all(directory: &Path, configuration: &Path) -> Result<()> {
         }
         std::thread::sleep(LOOK_INTERVAL);
     }
-    bail!("a daemon of {} does not end", directory.display());
+    bail!("a daemon of {} does not exit", directory.display());
 }
 
 fn is_ours(daemon: Pid, configuration: &Path) -> bool {

@@ -125,7 +125,7 @@ impl History {
             if !self.known.contains(below) {
                 faults.push(format!("{below:?} at the target was never at the source"));
             } else if metadata.is_file() && !is_whole() {
-                faults.push(format!("{below:?} at the target is not whole"));
+                faults.push(format!("{below:?} at the target is incomplete"));
             }
         });
         faults

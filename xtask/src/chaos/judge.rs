@@ -118,13 +118,13 @@ fn ends_as_documented(
         // A signal may arrive before the command can handle it.
         let is_killed = outcome
             .has(|it| matches!(it, Accident::Kill(_) | Accident::Stop(..) | Accident::StopBlocked));
-        ensure!(is_killed, "a signal ended it, and nobody sent one: {}", ended.told());
+        ensure!(is_killed, "it was killed by a signal that chaos did not send: {}", ended.told());
         return Ok(());
     };
     if code == AT_ONCE {
         let is_interrupt = |it: &&Accident| matches!(it, Accident::Stop(_, Signal::INT));
         let interrupts = outcome.happened.iter().filter(is_interrupt).count();
-        ensure!(interrupts >= 2, "nobody interrupted it twice: {}", ended.told());
+        ensure!(interrupts >= 2, "chaos did not interrupt it twice: {}", ended.told());
         return Ok(());
     }
     let explained = outcome.happened.iter().flat_map(Accident::exit_codes);
@@ -152,9 +152,9 @@ fn ends_as_documented(
         return Ok(());
     }
     let summary = ended.summary().with_context(|| format!("no summary: {}", ended.told()))?;
-    ensure!(summary["exit_code"] == code, "the summary says otherwise: {}", ended.told());
+    ensure!(summary["exit_code"] == code, "the summary has another exit code: {}", ended.told());
     let says_why = matches!(code, 0 | 3 | 6 | 7 | 8 | REDUCED) || ended.message().is_some();
-    ensure!(says_why, "it does not say why it ended: {}", ended.told());
+    ensure!(says_why, "it reported no reason for its end: {}", ended.told());
     Ok(())
 }
 
@@ -187,7 +187,7 @@ fn tells_what_is_missing(
             untold.push(below.to_owned());
         }
     });
-    ensure!(untold.is_empty(), "missing and not told: {untold:?}\n{}", ended.told());
+    ensure!(untold.is_empty(), "missing and not reported: {untold:?}\n{}", ended.told());
     Ok(())
 }
 
@@ -238,7 +238,7 @@ impl Comparison<'_> {
         let told = String::from_utf8_lossy(&output.stdout);
         let to_do = told.lines().filter(|line| !self.may_remain(line, &unlike));
         let to_do = to_do.collect::<Vec<_>>().join("\n");
-        ensure!(to_do.is_empty(), "done, and rsync would still do this ({command:?}):\n{to_do}");
+        ensure!(to_do.is_empty(), "done, but rsync finds differences ({command:?}):\n{to_do}");
         Ok(())
     }
 

@@ -40,7 +40,7 @@ impl Report {
     /// Counts the network rules of a step as one accident.
     pub(super) fn add_network(&mut self, rules: &[String]) {
         if !rules.is_empty() {
-            *self.accidents.entry("network that does harm").or_default() += 1;
+            *self.accidents.entry("harmful network").or_default() += 1;
         }
     }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Report {
         let mib = |bytes: u64| bytes >> 20;
         writeln!(f, "\n{} runs of lads cp, {} MiB sent", self.runs, mib(self.bytes_sent))?;
         writeln!(f, "{} MiB not sent again by later runs", mib(self.bytes_kept))?;
-        writeln!(f, "{} MiB of memory in one process at most", mib(self.memory_bytes_peak))?;
+        writeln!(f, "at most {} MiB of memory in one process", mib(self.memory_bytes_peak))?;
         let accidents: u64 = self.accidents.values().sum();
         write!(f, "chaos: {} rounds, {accidents} accidents, {} failed", self.rounds, self.failed)
     }

@@ -299,7 +299,7 @@ impl Network {
         BufReader::new(proxy.stdout.take().context("it is piped")?).read_line(&mut line)?;
         let said: serde_json::Value = serde_json::from_str(&line)?;
         let port = said["port"].as_u64().and_then(|port| u16::try_from(port).ok());
-        let port = port.with_context(|| format!("the proxy says {line}"))?;
+        let port = port.with_context(|| format!("the proxy printed {line}"))?;
         Ok(Self { proxy, port, behind })
     }
 }

@@ -164,7 +164,7 @@ impl<'a> Round<'a> {
             ensure!(describe(&target) == before, "the dry run changed the target");
         }
         judge::judge(&outcome, step, &self.room, &before, &mut self.history)?;
-        ensure!(self.stage_is_empty()?, "something is left in the stage");
+        ensure!(self.stage_is_empty()?, "there are files left in the stage");
         Ok(())
     }
 

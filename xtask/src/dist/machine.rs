@@ -150,7 +150,7 @@ fn has_forbidden(listed: &str) -> bool {
     };
     let found: Vec<_> = listed.lines().map(name).filter(is_forbidden).collect();
     if !found.is_empty() {
-        println!("these need libraries of the host: {}", found.join(", "));
+        println!("these programs need libraries of the host: {}", found.join(", "));
     }
     !found.is_empty()
 }

@@ -113,7 +113,7 @@ impl Server {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let at = line.trim().strip_prefix("listening on ");
-        at.context("the server does not listen")?.clone_into(&mut server.at);
+        at.context("the server does not accept connections")?.clone_into(&mut server.at);
         Ok(server)
     }
 }

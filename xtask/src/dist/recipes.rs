@@ -21,7 +21,7 @@ const CRATE_CHECKSUMS: &str = "    # @CRATE_CHECKSUMS@\n";
 pub(super) fn sources(out: &Path) -> Result<PathBuf> {
     let changed = shell::output(shell::command("git").args(["status", "--porcelain"]))?;
     if !changed.is_empty() {
-        println!("the source archive lacks what is not committed:\n{changed}");
+        println!("the source archive would lack these uncommitted changes:\n{changed}");
     }
     let name = format!("lads-{}", env!("CARGO_PKG_VERSION"));
     let tar = out.join(format!("{name}.tar"));

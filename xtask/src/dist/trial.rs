@@ -43,7 +43,7 @@ pub(super) fn run(programs: &[PathBuf], dynamic: &[PathBuf], roots: &Scratch) ->
     let own = own.context("there is no program for this machine")?;
     in_an_empty_root(&programs[own], &scratch)?;
     debian_11(roots)?;
-    with_old_resolver(&programs[own], "getent knows no address of it", roots)?;
+    with_old_resolver(&programs[own], "getent finds no address for it", roots)?;
     with_old_resolver(&dynamic[own], "failed to lookup address information", roots)?;
     println!("tried: static and dynamic with the C library of Debian 11");
     Ok(())
@@ -81,7 +81,7 @@ fn over_a_shell(program: &Path, other: &Path, scratch: &Scratch) -> Result<()> {
 /// A script that starts a program, with an emulator if it needs one.
 fn starter(machine: &Machine, program: &Path, kind: &str, scratch: &Scratch) -> Result<PathBuf> {
     let path = scratch.join(&format!("{kind}-lads-for-{}", machine.name));
-    let command = machine.runs(program).context("it cannot be run here")?;
+    let command = machine.runs(program).context("it does not run here")?;
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|it| format!("'{}'", it.to_string_lossy())).collect();
     lads_tried::write_script(&path, &format!("exec {} \"$@\"", words.join(" ")))?;
@@ -200,7 +200,7 @@ fn as_red_hat(rpms: &[&Path], root: &Path) -> Result<()> {
     is_removed(root)
 }
 
-/// Checks that what is installed in a root runs, and finds the shims.
+/// Checks that installed programs run in a root, and find the shims.
 fn is_installed(root: &Path) -> Result<()> {
     let lads = |words: &[&str]| {
         let mut lads = shell::command("unshare");

@@ -10,40 +10,37 @@ use std::path::PathBuf;
 const ENV_ABOUT: &str = "\
 Prints the shell commands that let an MPI program use files named rfs:HOST:PORT:PATH: they set the \
 shim for its MPI, which is preloaded, and the file with the token of the server. Comments show how \
-mpirun and srun pass the environment on.
+to pass the environment through mpirun and srun.
 
 Shims are in the package lads-mpi, or are built in a checkout of LADS: cargo xtask shims";
 
-const ENV_EXAMPLES: &str = "\
-Examples:
+const ENV_EXAMPLES: &str = "Examples:
   lads mpi env ./simulation             detects its MPI, and prints the environment
   eval \"$(lads mpi env ./simulation)\"   sets it in this shell
-  lads mpi env --mpi openmpi            for what does not say itself: a script, Python
+  lads mpi env --mpi openmpi            if it cannot be detected: a script, Python
 
 ";
 
 const DOCTOR_ABOUT: &str = "\
-Looks whether an MPI program will find remote files, line by line: OK, or not OK and what to do. \
-It looks at this host and this shell. With a command behind --, it runs the command and counts the \
-processes in which the shim is in force: that is the proof.";
+Checks whether an MPI program can use remote files. Each check has one line: OK, or not OK and the \
+remedy. The checks apply to this host and this shell. With a command after --, it runs the command \
+and counts the processes in which the shim is in force.";
 
-const DOCTOR_EXAMPLES: &str = "\
-Examples:
-  lads mpi doctor                             what this shell has set
+const DOCTOR_EXAMPLES: &str = "Examples:
+  lads mpi doctor                             the environment of this shell
   lads mpi doctor ./simulation                the same, for a program
   lads mpi doctor ./simulation rfs:dtn2:7000:run1/out
-                                              also asks the server, which must know the token
+                                              also asks the server, which must have the token
   lads mpi doctor -- mpirun -n 4 ./simulation rfs:dtn2:7000:run1/out
                                               runs it, and counts its processes
   LADS_RFS_VERBOSE=1 mpirun -n 4 ./simulation rfs:dtn2:7000:run1/out
-                                              without the doctor: its first process says so
+                                              without the doctor: its first process prints it
 
 ";
 
-const DOCTOR_NOTES: &str = "\
-Exit status:
+const DOCTOR_NOTES: &str = "Exit status:
   0  all is OK
-  1  something is not
+  1  a check failed
   2  the command line is wrong";
 
 /// `lads mpi`.
@@ -63,7 +60,7 @@ pub(super) fn command() -> Command {
         .subcommand(
             DoctorArgs::augment_args(Command::new("doctor"))
                 .about(
-                    "Says whether remote files are in force for a program, and what to do if not",
+                    "Checks whether remote files are in force for a program, and prints remedies",
                 )
                 .override_usage(
                     "lads mpi doctor [OPTIONS] [PROGRAM] [rfs:HOST:PORT:PATH] [-- COMMAND...]",
@@ -82,7 +79,7 @@ pub(crate) struct ShimArgs {
     #[arg(long, value_name = "MPI", value_parser = mpi_parser())]
     pub(crate) mpi: Option<Mpi>,
 
-    /// Directory of the shims [default: lib/lads beside the bin of this lads]
+    /// Directory of the shims [default: lib/lads next to the bin of this lads]
     #[arg(long, value_name = "DIR", env = "LADS_SHIMS", hide_env_values = true)]
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) shims: Option<PathBuf>,

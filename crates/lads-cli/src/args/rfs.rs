@@ -14,31 +14,31 @@ Examples:
   lads rfs serve --listen 192.0.2.7:7000 --root /scratch/results --token-file ~/.rfs-token
       for programs on other hosts, which name files rfs:192.0.2.7:7000:run1/out.nc
 
-No server need be started for rfs:HOST:PATH: the program does that, through ssh.
+rfs:HOST:PATH needs no running server: the program starts one through ssh.
 ";
 
 const SERVE_ABOUT: &str = "\
 Lets MPI programs write and read files below a directory of this host.
 
-Programs need the same token: copy the file to their host, readable by you alone, and set
-LADS_RFS_TOKEN_FILE to it. The file is made if it is not there. The token is sent as it is and the
-data is not encrypted: use it on a network that you trust, or through a tunnel of ssh.";
+Programs need the same token: copy the file to their host, readable by you only, and set
+LADS_RFS_TOKEN_FILE to its path. The file is created if it does not exist. Neither the token nor the
+data is encrypted in transit: use a network that you trust, or a tunnel of ssh.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   lads rfs replay /local/stage/lads-5f2a40b1c3d4e5f6.rfs
-      sends what a program could not send, to the server that it wrote to
+      sends the unsent data of a program to the server that it wrote to
   lads rfs replay --server 192.0.2.7:7001 /local/stage/*.rfs
-      the server listens somewhere else now
+      if the server now listens at another address
 ";
 
 const REPLAY_ABOUT: &str = "\
-Sends what an MPI program wrote to remote files and could not send.
+Sends data that an MPI program wrote to remote files and could not send.
 
 A program that stages on a local disk (hint rfs_cache_dir) leaves two files there if it is killed,
-or loses its server, before all is sent; the error says how they are called. Bytes are written
-again where the program wrote them, in its order, and made durable; then both files are removed. If
-it fails it can be done again.
+or loses its server, before all data is sent; the error message names them. Bytes are written at the
+offsets and in the order of the program, and made durable; then both files are removed. After a
+failure, the same command can be run again.
 
 If a part of the data cannot be read, the rest is sent, both files stay, and the exit code is 7. If
 the list itself is damaged or truncated, nothing is sent unless --send-readable is given, because

@@ -299,7 +299,7 @@ Sends lads to hosts that do not have it, or removes it there.
 ~/bin and ~/.cargo/bin, and among the copies that were sent earlier; its version must be the same as
 here. Copies are sent to the first of these directories that has space and permits execution:
 $LADS_CACHE, ~/.cache/lads, /var/tmp/lads-UID, $XDG_RUNTIME_DIR/lads. For a host of another
-architecture, lads-ARCHITECTURE (as `uname -m` prints it) must lie next to lads, or in
+architecture, lads-ARCHITECTURE (as `uname -m` prints it) must be next to lads, or in
 PREFIX/lib/lads if lads is PREFIX/bin/lads.";
 
 /// Examples of it.

@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Threshold, String> {
             ("limit_ms", Some(millis @ 1..=1_000_000)) => threshold.limit_micros = millis * 1000,
             _ => {
                 return Err(format!(
-                    "{part:?} makes no sense; there are window (requests, at least 1), limit_ms \
+                    "{part:?} is invalid; the settings are window (requests, at least 1), limit_ms \
                      (mean time for 1 MiB) and skips (threads)"
                 ));
             }

@@ -136,7 +136,7 @@ pub(super) fn run(args: &BenchArgs) -> std::process::ExitCode {
             code_of_printing(shown, ExitCode::Other)
         }
         Err(_) if stop.is_set() => {
-            complain("stopped; what was written is removed");
+            complain("stopped; the written files are removed");
             ExitCode::Interrupted as u8
         }
         Err(error) => {
@@ -162,9 +162,9 @@ impl Plan {
         let words = words.chain(args.options.iter().map(OsString::as_os_str));
         let words = words.chain([OsStr::new("--")]).chain(args.paths.iter().map(AsRef::as_ref));
         let matches = args::command().get_matches_from(words);
-        let matches = matches.subcommand_matches("cp").context("-- is followed by options")?;
+        let matches = matches.subcommand_matches("cp").context("only options can follow --")?;
         let job = request::job(&CopyArgs::from_arg_matches(matches)?, matches)?;
-        ensure!(job.sources.len() == 1, "-- is followed by options, not by further paths");
+        ensure!(job.sources.len() == 1, "only options can follow --");
         let is_storage = |it: &Location| it.keeps_data() && it.path != b"-";
         if !is_storage(&job.sources[0]) || !is_storage(&job.target) {
             bail!("lads bench SRC DST measures storage at both ends");

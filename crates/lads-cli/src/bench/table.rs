@@ -56,7 +56,7 @@ pub(super) fn rows(report: &BenchReport, best: &Figure) -> Vec<(&'static str, St
         Direction::Write => ("write best", "sink"),
     };
     let (way, io) = match mode.caching {
-        Caching::Direct => ("past the page cache", "direct"),
+        Caching::Direct => ("bypassing the page cache", "direct"),
         Caching::Buffered => ("through the page cache", "buffered"),
     };
     let threads = sizes::counted(mode.thread_count.into(), "thread");

@@ -56,8 +56,9 @@ fn text_of(path: &Path) -> Result<Option<String>> {
     let is_ours = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
     ensure!(
         is_ours && stat.st_mode & 0o022 == 0,
-        "others may write to it, and options can start programs: it must belong to you or to root, \
-         and `chmod go-w` must have been applied; LADS_CONFIG=/dev/null uses no file"
+        "other users may write to it, and options can start programs: it must belong to you or to \
+         root, and only its owner may write to it (`chmod go-w`); LADS_CONFIG=/dev/null uses no \
+         file"
     );
     let mut text = String::new();
     File::from(file).take(BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -95,7 +96,9 @@ impl Reader<'_> {
                 }
                 DeValue::Table(_) => {
                     let shown = self.path.display();
-                    bail!("{shown}:{line}: there are no sections but [host.\"PATTERN\"]: [{name}]")
+                    bail!(
+                        "{shown}:{line}: unknown section [{name}]; only [host.\"PATTERN\"] exists"
+                    )
                 }
                 _ => {
                     let value = self.value_of(value, line)?;
@@ -126,7 +129,8 @@ impl Reader<'_> {
             value => word(value).map(|word| vec![word]),
         };
         let shown = self.path.display();
-        let words = words.with_context(|| format!("{shown}:{line}: no option has such a value"))?;
+        let words =
+            words.with_context(|| format!("{shown}:{line}: not a possible value of an option"))?;
         Ok(Value::Words(words))
     }
 }

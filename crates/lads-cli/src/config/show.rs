@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let mut print = || {
         for (path, is_there) in &files.paths {
-            let lack = if *is_there { "" } else { " (there is none)" };
+            let lack = if *is_there { "" } else { "(does not exist)" };
             writeln!(out, "# {}{lack}", path.display())?;
         }
         shown.iter().try_for_each(|(line, source)| writeln!(out, "{line:width$}  # {source}"))

@@ -23,33 +23,36 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
         Reason::SameFile => "SRC and DST lead to the same place: nothing was removed there",
         Reason::Vanished => "nothing to do if it was removed on purpose",
         Reason::Checksum => {
-            "the network or the memory of a host damages data: have both checked, then run the \
-             same command again"
+            "the network or the memory of a host corrupts data: check both, then run the same \
+             command again"
         }
         Reason::Media => {
-            "the storage there damages data: inform its administrator, and do not trust this file"
+            "the storage there corrupts data: inform its administrator, and do not trust this \
+             file"
         }
         Reason::Special => {
-            "to move such entries add -D (--devices for devices needs root); to read one as a file, \
-             name it alone, with --copy-devices"
+            "to move such entries add -D (--devices for devices needs root); to read one as a \
+             file, give it as the only SRC, with --copy-devices"
         }
         Reason::InTheWay if failure.side == Sink => {
-            "move it out of the way, or let LADS replace it: --force, or --delete (mount points and \
-             excluded entries stay)"
+            "move it out of the way, or let LADS replace it with --force or --delete (mount points \
+             and excluded entries are kept)"
         }
-        Reason::InTheWay => "move what is there out of the way, then run the same command again",
+        Reason::InTheWay => {
+            "move the existing entry out of the way, then run the same command again"
+        }
         Reason::ParentFailed => "see the message about its directory, which is the cause",
         Reason::UnsafeName => "exclude it (--exclude), or rename it at the source",
-        Reason::Archived => "bring it back first (lfs hsm_restore), or add --restore",
+        Reason::Archived => "restore it first (lfs hsm_restore), or add --restore",
         Reason::Dangling | Reason::Loop => {
             "exclude it with --exclude, or copy links as links (without --copy-links)"
         }
         Reason::LargeMetadata => "move it without its attributes (--no-xattrs)",
-        Reason::Limit => "see with -n what is left, then allow more with --max-delete",
-        Reason::ManyNames => "compare directories of it one by one, or with --exclude",
+        Reason::Limit => "list the remaining entries with -n, then raise --max-delete",
+        Reason::ManyNames => "compare its subdirectories one by one, or use --exclude",
         Reason::TooDeep => {
-            "move it in a transfer of its own, with a directory further down as the source; files \
-             with several names also go with --no-hard-links"
+            "move it in a separate transfer, with a deeper directory as the source; files with \
+             several names can also be moved with --no-hard-links"
         }
     }
 }
@@ -63,10 +66,10 @@ fn missing_advice(path: &[u8], is_remote: bool) -> &'static str {
              --include and --exclude"
         }
         (true, false) => {
-            "see how it is spelled; there, a path that does not begin with / is below the home \
+            "check its spelling; there, a path that does not begin with / is relative to the home \
              directory"
         }
-        (false, _) => "see how it is spelled, and from which directory",
+        (false, _) => "check its spelling and the working directory",
     }
 }
 
@@ -124,61 +127,62 @@ fn os_advice(side: Side, operation: Operation, errno: i32) -> &'static str {
              again to resume"
         }
         (Source, Remove, EACCES | EPERM | EROFS) => {
-            "it is at the sink: get permission to remove it, or leave out --remove-source-files"
+            "it is at the sink: get permission to remove it, or omit --remove-source-files"
         }
         (_, _, EROFS) => "that file system is mounted read-only: choose another DST",
         (Source, List | Examine | Open | Read, EACCES | EPERM) => {
-            "get permission to read it, or leave it out with --exclude"
+            "get permission to read it, or skip it with --exclude"
         }
         (Sink, SetMetadata, EPERM | EACCES) => {
-            "its data is not at fault: add --no-owner, --no-perms or --no-xattrs for what is not \
-             permitted there"
+            "the metadata is the cause, not the data: add --no-owner, --no-perms or --no-xattrs for \
+             metadata that is not permitted there"
         }
         (Sink, Link, EPERM | EMLINK | EXDEV | ENOSYS | EOPNOTSUPP) => {
             "the file system there has no hard links, or the maximum number of links is reached: \
              add --no-hard-links"
         }
         (Sink, _, EACCES | EPERM) => "get permission to write there, or choose another DST",
-        (Source, Examine, ENOTDIR) => "it is no directory: leave out the slash at its end",
+        (Source, Examine, ENOTDIR) => "it is not a directory: omit the slash at its end",
         (Sink, _, ENOENT) => {
-            "a directory at the sink was removed meanwhile: leave DST alone, and run the same \
-             command again"
+            "a directory at the sink was removed during the transfer: do not change DST, and run \
+             the same command again"
         }
         (_, Preallocate, EOPNOTSUPP | EINVAL) => "add --sink=preallocate=no",
-        (Source, Open | Read, EINVAL) => "if it is direct I/O that fails: add --source io=buffered",
-        (Sink, Write | Sync, EINVAL) => "if it is direct I/O that fails: add --sink io=buffered",
+        (Source, Open | Read, EINVAL) => "if direct I/O is the cause, add --source io=buffered",
+        (Sink, Write | Sync, EINVAL) => "if direct I/O is the cause, add --sink io=buffered",
         (Sink, Create | Rename, ENAMETOOLONG | EILSEQ | EINVAL) => {
-            "the file system there does not take this name: rename it at the source, or --exclude \
-             it"
+            "the file system there does not support this name: rename it at the source, or skip it \
+             with --exclude"
         }
         (Sink, _, EEXIST | ENOTDIR | EISDIR | ENOTEMPTY) => {
-            "move what is there out of the way, then run the same command again"
+            "move the existing entry out of the way, then run the same command again"
         }
         (Sink, Remove, EBUSY) => {
-            "something is mounted there: unmount it, or leave it out with --exclude or -x"
+            "a file system is mounted there: unmount it, or skip it with --exclude or -x"
         }
-        (Sink, _, EBUSY | ETXTBSY) => "a program there uses it: end it, then run again",
+        (Sink, _, EBUSY | ETXTBSY) => "a program there uses it: stop that program, then run again",
         (Sink, _, EPIPE) => "the program that reads it has ended",
         (Source, _, ESPIPE) => {
-            "a part of it was lost on its way, and it cannot be read a second time: begin anew"
+            "a part of it was lost in transit, and it cannot be read a second time: start over"
         }
         (Sink, _, EFBIG) => {
             "it is longer than the file system or `ulimit -f` there permits: change the limit, or \
              choose another DST"
         }
-        (_, _, ELOOP) => "symbolic links lead in a circle there: repair them",
+        (_, _, ELOOP) => "symbolic links form a loop there: repair them",
         (_, _, EMFILE | ENFILE) => "raise the number of open files there (`ulimit -n`)",
-        (_, _, ENOMEM) => "free memory there, or give fewer --buffers",
+        (_, _, ENOMEM) => "free memory there, or use smaller --buffers",
         (_, _, EIO | EUCLEAN | EBADMSG) => {
             "the storage reports damage: inform its administrator; the same command tries again"
         }
-        (_, _, ESTALE) => "it was replaced or its file system mounted anew; run again",
+        (_, _, ESTALE) => "it was replaced, or its file system was remounted: run again",
         (_, _, ENXIO | ENODEV | ENOTCONN | ESHUTDOWN | ETIMEDOUT | EHOSTDOWN | EHOSTUNREACH) => {
             OUTAGE
         }
         (_, _, ENOLCK) => "locks are exhausted there: inform its administrator, then run again",
         (_, _, ENOKEY | EKEYEXPIRED | EKEYREVOKED) => {
-            "the key or ticket for this file system has expired: renew it (`kinit`), then run again"
+            "the key or ticket for this file system has expired: renew it (`kinit`), then run the \
+             same command again"
         }
         _ => AGAIN,
     }

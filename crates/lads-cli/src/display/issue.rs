@@ -61,31 +61,33 @@ fn reason(failure: &Failure) -> String {
         Reason::Os(ENOENT) if failure.side == Side::Source => "it does not exist",
         Reason::Os(errno) => return errno::describe(errno),
         Reason::Changed if failure.operation == Operation::Remove => {
-            "it changed after it was moved, and stays"
+            "it changed after it was moved, and was kept"
         }
-        Reason::SameFile => "it is the file of the source, and not a copy of it",
-        Reason::Changed => "it changed while it was read, in each attempt",
+        Reason::SameFile => "it is the source file itself, not a copy of it",
+        Reason::Changed => "it changed while it was read, at each attempt",
         // It was open already: a file that grows is shorter than before, or a server lost it.
         Reason::Vanished if failure.operation == Operation::Read => {
             "it was truncated, replaced or removed while it was read"
         }
         Reason::Vanished => "it was removed after its directory was listed",
         Reason::Checksum => "data arrived damaged each time it was sent",
-        Reason::Media => "what was read back from storage is not what was written",
+        Reason::Media => "data read back from storage differs from the written data",
         Reason::Special => "it is a device, FIFO or socket",
-        Reason::InTheWay => "something of another kind has its name",
+        Reason::InTheWay => "an entry of another kind has its name",
         Reason::ParentFailed => "its directory could not be created",
-        Reason::UnsafeName => "its name would lead elsewhere, or is one of LADS's own (.lads-…)",
+        Reason::UnsafeName => {
+            "its name leads out of its directory, or is reserved for LADS (.lads-…)"
+        }
         Reason::Archived => "its data is in an archive, not on storage targets",
-        Reason::ManyNames => "more names are in such directories than can be compared at a time",
-        Reason::Dangling => "it is a symbolic link to nothing, and --copy-links is given",
-        Reason::Loop => "through a symbolic link, it is a directory that it lies in",
+        Reason::ManyNames => "such directories have more names than can be compared at a time",
+        Reason::Dangling => "it is a dangling symbolic link, and --copy-links is given",
+        Reason::Loop => "it is a symbolic link to a directory that contains it",
         Reason::LargeMetadata => "it has more than 1 MiB of extended attributes",
         Reason::Limit => "more entries would have to be deleted than --max-delete allows",
         Reason::TooDeep => {
             return format!(
-                "it lies deeper than LADS goes: {DEPTH_MAX} directories, and {PATH_BYTES_MAX} bytes \
-                 of path for a file with several names"
+                "it is nested too deeply: LADS supports {DEPTH_MAX} directories, and \
+                 {PATH_BYTES_MAX} bytes of path for a file with several names"
             );
         }
     };

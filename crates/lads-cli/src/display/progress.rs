@@ -48,7 +48,7 @@ pub(super) fn waiting(waiting: &Waiting) -> String {
         seconds => sizes::span(Duration::from_secs(seconds)),
     };
     let (elapsed, limit) = (whole(waiting.elapsed), whole(waiting.limit));
-    format!("waited {elapsed} ({limit} at most) for {}", escape(waiting.what.as_bytes()))
+    format!("waited {elapsed} (at most {limit}) for {}", escape(waiting.what.as_bytes()))
 }
 
 impl Shown {

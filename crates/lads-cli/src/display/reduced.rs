@@ -66,18 +66,18 @@ fn words(kind: Reduction) -> (&'static str, &'static str, &'static str) {
         Reduction::Permissions => (
             "permissions",
             "the file system of the sink does not store them",
-            "add --no-perms to leave them out",
+            "add --no-perms to skip them",
         ),
         Reduction::Times => (
             "times of change",
             "the file system of the sink does not store them",
-            "these files are sent again by the next run unless --checksum is given; --no-times \
-             leaves all times out",
+            "the next run sends these files again unless --checksum is given; --no-times skips all \
+             times",
         ),
         Reduction::OwnerRefused => (
             "owner or group",
             "root may not set them on the file system of the sink",
-            "add --no-owner to leave them out",
+            "add --no-owner to skip them",
         ),
         Reduction::SetIdBits => (
             "set-user-id or set-group-id bits",
@@ -91,7 +91,7 @@ fn words(kind: Reduction) -> (&'static str, &'static str, &'static str) {
         ),
         Reduction::Privileges => (
             "set-user-id or set-group-id bits, capabilities or trusted attributes",
-            "they are kept only on request",
+            "they are kept only with --privileges",
             "add --privileges to keep them",
         ),
     }

@@ -108,15 +108,15 @@ fn a_wait_is_shown_below_the_cursor_and_erased() {
     let (_, err, _) = show(Settings { meters, detail: Detail::None, ..settings() }, happenings);
     expect![[r#"
         ESCDESC[AESC7CR
-        waited 3 s (5 min 00 s at most) for LADS on dESC[JESC8ESCDESC[AESC7CR
-        waited 1 min 04 s (5 min 00 s at most) for LAESC[JESC8ESC[J"#]]
+        waited 3 s (at most 5 min 00 s) for LADS on dESC[JESC8ESCDESC[AESC7CR
+        waited 1 min 04 s (at most 5 min 00 s) for LAESC[JESC8ESC[J"#]]
     .assert_eq(&err.replace('\r', "CR").replace('\x1b', "ESC"));
 }
 
 #[test]
 fn a_wait_is_told_once_where_there_is_no_terminal_and_never_if_quiet() {
     let happenings = || vec![waiting(3), waiting(4), waiting(5)];
-    let told = "lads: waited 3 s (5 min 00 s at most) for LADS on dtn2 to answer\n";
+    let told = "lads: waited 3 s (at most 5 min 00 s) for LADS on dtn2 to answer\n";
     let plain = Meters::Plain { interval: Duration::from_secs(1) };
     for meters in [plain, Meters::None] {
         let settings = || Settings { meters, detail: Detail::None, ..settings() };

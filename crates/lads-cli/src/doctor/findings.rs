@@ -67,16 +67,16 @@ pub(super) fn of_port(there: &str, port: u16, connection: &Result<Connection, St
         }
         Ok(Connection { arrival: Arrival::ShortPackets, path_mtu, .. }) => {
             let bytes = path_mtu.map_or_else(String::new, |bytes| format!(" of {bytes} bytes"));
-            let text = format!("packets{bytes} to {there} are lost, and short ones arrive");
+            let text = format!("packets{bytes} to {there} are lost, and shorter ones arrive");
             let todo = "reduce the MTU of the interface, or run sysctl -w \
                         net.ipv4.tcp_mtu_probing=1 at both ends";
             Finding::problem("port", text, todo)
         }
         Ok(Connection { arrival: Arrival::All, .. }) => {
-            Finding::ok("port", format!("data connections to port {port} of {there} open"))
+            Finding::ok("port", format!("data connections to port {port} of {there} succeed"))
         }
         Err(reason) => {
-            let text = format!("no data connection to port {port} of {there} opens: {reason}");
+            let text = format!("data connections to port {port} of {there} fail: {reason}");
             Finding::problem("port", text, todo)
         }
     }
@@ -85,10 +85,10 @@ pub(super) fn of_port(there: &str, port: u16, connection: &Result<Connection, St
 /// Describes connections in the other direction, which only transfers from there need.
 pub(super) fn of_way_back(there: &str, answer: &str) -> Finding {
     let text = match answer {
-        "open" => format!("data connections from {there} to this host open"),
+        "open" => format!("data connections from {there} to this host succeed"),
         reason => format!(
-            "data connections from {there} to this host do not open ({reason}); only transfers \
-             that are started there need them"
+            "data connections from {there} to this host fail ({reason}); only transfers that are \
+             started there need them"
         ),
     };
     Finding::ok("port back", text)
@@ -180,7 +180,7 @@ pub(super) fn of_limits(facts: &Facts) -> Finding {
         todo.push("ulimit -u 4096");
     }
     match problems.is_empty() {
-        true => Finding::ok("limits", format!("{host}: none that matters ({})", facts.system)),
+        true => Finding::ok("limits", format!("{host}: high enough ({})", facts.system)),
         false => {
             let text = format!("{host}: {}", problems.join(", "));
             Finding::problem("limits", text, format!("on {host}: {}", todo.join("; ")))

@@ -72,7 +72,7 @@ impl Parts {
 
     fn read_csv(&mut self, mut input: impl BufRead) -> Result<()> {
         let mut head = String::new();
-        input.read_line(&mut head).context("line 1 is no text")?;
+        input.read_line(&mut head).context("line 1 is not text")?;
         ensure!(!head.trim().is_empty(), "is empty");
         let delimiter = delimiter(&head);
         let mut reader = csv::ReaderBuilder::new()
@@ -96,12 +96,12 @@ impl Parts {
         let mut lines = Lines::default();
         for (index, line) in input.lines().enumerate() {
             let number = index + 1;
-            let line = line.with_context(|| format!("line {number} is no text"))?;
+            let line = line.with_context(|| format!("line {number} is not text"))?;
             if line.trim().is_empty() {
                 continue;
             }
             let object: Map<String, Value> = serde_json::from_str(&line).map_err(|error| {
-                anyhow::anyhow!("line {number}, column {}: no JSON object", error.column())
+                anyhow::anyhow!("line {number}, column {}: not a JSON object", error.column())
             })?;
             self.take_object(&mut lines, &object).with_context(|| format!("line {number}"))?;
         }
@@ -168,7 +168,7 @@ impl Parts {
         lines.at = Some(sample.at);
         for (name, value) in sample.values {
             let target = series.target(name);
-            ensure!(lines.named.insert(target), "`{name}` again at the same moment");
+            ensure!(lines.named.insert(target), "`{name}` appears twice at the same time");
             lines.values.push((target, value * unit));
         }
         Ok(())
@@ -266,7 +266,7 @@ fn sample_of_object(object: &Map<String, Value>) -> Result<Sample<'_>> {
         object.iter().find(|(name, _)| known.contains(&name.to_lowercase().as_str()))
     };
     let (time, at) = named(&TIME_NAMES)
-        .with_context(|| format!("no key says when: {} would", TIME_NAMES[..3].join(", ")))?;
+        .with_context(|| format!("no key has the time (one of {})", TIME_NAMES[..3].join(", ")))?;
     let at = match at {
         Value::String(text) => moment::parse(text),
         at => at.as_f64().context("neither a number nor a date"),
@@ -284,13 +284,13 @@ fn sample_of_object(object: &Map<String, Value>) -> Result<Sample<'_>> {
             values.extend(value.map(|value| (name.as_str(), value)));
         }
     }
-    let target = target.map(|(_, name)| name.as_str().context("the target's name is no text"));
+    let target = target.map(|(_, name)| name.as_str().context("the target's name is not text"));
     Ok(Sample::new(at, target.transpose()?, values))
 }
 
 fn checked(value: Option<f64>, text: &str, name: &str) -> Result<f64> {
     let value = value.filter(|value| *value >= 0.0);
-    value.with_context(|| format!("`{name}`: {text} is no bandwidth"))
+    value.with_context(|| format!("`{name}`: {text} is not a bandwidth"))
 }
 
 /// Parses a bandwidth; returns `None` if it is not known.
@@ -300,8 +300,8 @@ fn parse_value(text: &str) -> Result<Option<f64>> {
     }
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
-        Ok(_) => bail!("{text} is no bandwidth"),
-        Err(_) => bail!("`{text}` is no number"),
+        Ok(_) => bail!("{text} is not a bandwidth"),
+        Err(_) => bail!("`{text}` is not a number"),
     }
 }
 
@@ -310,7 +310,7 @@ fn numbered(sums: &[f64]) -> impl Iterator<Item = (OstId, f64)> + '_ {
 }
 
 fn number(object: &Map<String, Value>, key: &str) -> Result<f64> {
-    object.get(key).and_then(Value::as_f64).with_context(|| format!("`{key}` is no number"))
+    object.get(key).and_then(Value::as_f64).with_context(|| format!("`{key}` is not a number"))
 }
 
 /// Returns the usual delimiter that is most frequent in the first line.

@@ -44,11 +44,11 @@ pub(super) fn notes(finding: &Finding) -> Vec<String> {
     let (lone, resets) = (finding.series.lone_count(), finding.series.reset_count());
     let lone = (lone > 0).then(|| {
         let moments = sizes::counted(lone, "moment");
-        format!("left out: {moments} with a value of only one target")
+        format!("skipped: {moments} with a value of only one target")
     });
     let resets = (resets > 0).then(|| {
         let values = sizes::counted(resets, "value");
-        format!("left out: {values} where a counter had begun anew")
+        format!("skipped: {values} after a reset of a counter")
     });
     lone.into_iter().chain(resets).collect()
 }
@@ -59,10 +59,10 @@ fn write_bandwidth(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let titles = titles.chain(["mean", "max"].map(str::to_owned));
     write_row("\nAt each moment", titles, out)?;
     for (label, distribution) in [
-        ("the least target", &analysis.minimum),
-        ("all targets' mean", &analysis.mean),
-        ("the greatest target", &analysis.maximum),
-        ("deviation across them", &analysis.deviation),
+        ("minimum of targets", &analysis.minimum),
+        ("mean of targets", &analysis.mean),
+        ("maximum of targets", &analysis.maximum),
+        ("deviation", &analysis.deviation),
     ] {
         let values = PERCENTILES.map(|percent| distribution.percentile(percent)).into_iter();
         let values = values.chain([distribution.mean(), distribution.maximum()]);
@@ -71,7 +71,7 @@ fn write_bandwidth(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let it = &analysis.relative_deviation;
     let values = PERCENTILES.map(|percent| it.percentile(percent)).into_iter();
     let values = values.chain([it.mean(), it.maximum()]);
-    write_row("the same, of the mean", values.map(percent), out)
+    write_row("deviation / mean", values.map(percent), out)
 }
 
 fn write_imbalances(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
@@ -87,7 +87,7 @@ fn write_imbalances(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
         let rate = |it: &Imbalance| it.rate.map_or_else(|| "-".to_owned(), sizes::rate);
         row("a deviation of", &rate, out)?;
     }
-    row("part of the time", &|it| percent(it.share), out)?;
+    row("share of the time", &|it| percent(it.share), out)?;
     row("periods", &|it| sizes::count(it.lifetimes.count() as u64), out)?;
     for percent in TIME_PERCENTILES {
         row(&format!("lifetime, {percent} %"), &|it| time_at(&it.lifetimes, percent), out)?;

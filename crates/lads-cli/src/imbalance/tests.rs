@@ -171,7 +171,7 @@ fn values_that_are_not_known_are_left_out() {
     let content = "# of a site\ntime,a,b,c\n0,1,,3\n1,-,nan,3\n2,1,2,3\n";
     let finding = find(Values::Rates, None, content).unwrap().remove(0);
     assert_eq!(finding.analysis.mean.count(), 2);
-    assert_eq!(table::notes(&finding), ["left out: 1 moment with a value of only one target"]);
+    assert_eq!(table::notes(&finding), ["skipped: 1 moment with a value of only one target"]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ impl Report {
         self.add("run", heard.judge());
         if !status.success() {
             let what = format!("{shown} has failed: {status}");
-            self.add("command", Err(Problem::new(what, "see above what it says")));
+            self.add("command", Err(Problem::new(what, "see its output above")));
         }
         Ok(Some(heard))
     }
@@ -115,7 +115,7 @@ impl Report {
             )),
             (None, all) => {
                 let names: Vec<_> = all.iter().map(|mpi| mpi.title()).collect();
-                Ok(format!("{directory} has those for {}", names.join(", ")))
+                Ok(format!("{directory} has shims for {}", names.join(", ")))
             }
         };
         self.add("shim", found);
@@ -123,7 +123,7 @@ impl Report {
 
     fn look_at_servers(&mut self, args: &DoctorArgs, token: Option<PathBuf>, file: Option<&[u8]>) {
         let name = file.map(name::parse).transpose().unwrap_or_else(|text| {
-            let todo = "write it so; the port is that of lads rfs serve";
+            let todo = "write it like this; the port is that of lads rfs serve";
             self.add("server", Err(Problem::new(text, todo)));
             None
         });
@@ -186,7 +186,7 @@ fn subjects(args: &DoctorArgs) -> (Option<&Path>, Option<&[u8]>) {
     let is_file = |it: &&OsString| name::is_remote(it.as_bytes());
     let (files, programs): (Vec<_>, Vec<_>) = args.subjects.iter().partition(is_file);
     if files.len() > 1 || programs.len() > 1 {
-        let text = "there may be one program and one file rfs:...\n";
+        let text = "at most one program and one file rfs:... can be given\n";
         clap::Error::raw(clap::error::ErrorKind::TooManyValues, text).exit();
     }
     let (program, file) = (programs.first().copied(), files.first().copied());

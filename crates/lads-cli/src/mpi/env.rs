@@ -107,7 +107,7 @@ fn only_one(shims: &Shims) -> Result<(Mpi, String), Problem> {
             let names: Vec<_> = several.iter().map(|mpi| mpi.name()).collect();
             Err(Problem::new(
                 format!("there are shims for several MPIs: {}", names.join(", ")),
-                "name the program, or say which: --mpi MPI",
+                "give the program, or its MPI: --mpi MPI",
             ))
         }
     }
@@ -119,8 +119,8 @@ fn with_what_is_preloaded(shim: &Path) -> Result<String, Problem> {
     let shown = shim.display().to_string();
     if shown.contains([' ', ':']) {
         return Err(Problem::new(
-            format!("{} cannot name {shown}: it has a blank or colon", preload::VARIABLE),
-            "put the shim into a directory without: cargo xtask shims --out DIR",
+            format!("{} cannot contain {shown}: it has a blank or colon", preload::VARIABLE),
+            "put the shim into another directory: cargo xtask shims --out DIR",
         ));
     }
     let value = preload::value();

@@ -47,10 +47,10 @@ pub(super) fn judge(
     };
     let shown = shim.display();
     if !shim.is_absolute() {
-        return bad(format!("{VARIABLE} names {shown}, which is not a whole path"));
+        return bad(format!("{VARIABLE} names {shown}, which is not an absolute path"));
     }
     let Some(of_shim) = mpi_of_shim(shim) else {
-        let lack = if shim.exists() { "is no shim of LADS" } else { "is not there" };
+        let lack = if shim.exists() { "is not a shim of LADS" } else { "does not exist" };
         return bad(format!("{VARIABLE} names {shown}, which {lack}"));
     };
     if let Some(mpi) = mpi.filter(|mpi| *mpi != of_shim) {

@@ -61,22 +61,22 @@ impl Program {
         })?;
         if rustix::fs::access(&path, Access::EXEC_OK).is_err() {
             let todo = format!("chmod +x {}", quoted(&path.display().to_string()));
-            return Err(Problem::new(format!("{shown} is no program: nobody may run it"), todo));
+            return Err(Problem::new(format!("{shown} is not executable"), todo));
         }
         let elf = Elf::read(&path).map_err(|error| {
             let what = format!("cannot read the program {shown}: {error}");
-            Problem::new(what, "whoever starts it must be permitted to read it")
+            Problem::new(what, "the user that starts it must have permission to read it")
         })?;
         let Some(elf) = elf else { return Ok(None) };
         if elf.has_mpi {
             return Err(Problem::new(
-                format!("{shown} has its MPI in itself: no shim can stand before that"),
+                format!("{shown} is linked statically with its MPI: a shim cannot replace it"),
                 "link it against the shared library of the MPI, not against its libmpi.a",
             ));
         }
         let interpreter = elf.interpreter.ok_or_else(|| {
             Problem::new(
-                format!("{shown} is linked statically: nothing can be preloaded into it"),
+                format!("{shown} is linked statically: LD_PRELOAD has no effect on it"),
                 "link it dynamically, without -static",
             )
         })?;
@@ -96,14 +96,15 @@ impl Program {
             let loader = self.interpreter.display();
             Problem::new(
                 format!("cannot start the loader {loader} of {}: {error}", self.name),
-                "is the program for another kind of machine? Look on a host where it runs",
+                "the program may be for another architecture: run the check on a host where it \
+                 runs",
             )
         })?;
         let complaints = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         if !output.status.success() {
             return Err(Problem::new(
                 format!("{} cannot be loaded here: {complaints}", self.name),
-                "load the modules that it needs, or look on a host where it runs",
+                "load the modules that it needs, or run the check on a host where it runs",
             ));
         }
         let libraries = parse_list(&String::from_utf8_lossy(&output.stdout));
@@ -118,7 +119,8 @@ impl Program {
             [(mpi, library)] => Ok(Some((*mpi, (*library).clone()))),
             [(_, one), (_, other), ..] => Err(Problem::new(
                 format!("{} loads two MPIs: {one} and {other}", self.name),
-                "one of its libraries was built with another MPI: build all with the same",
+                "one of its libraries was built with another MPI: build all of them with the same \
+                 MPI",
             )),
         }
     }
@@ -159,7 +161,7 @@ impl Program {
         };
         Some(Problem::new(
             format!("{} {is_told}: the loader ignores LD_PRELOAD", self.name),
-            "run a copy without these rights: cp makes one",
+            "run a copy without these privileges: cp creates one",
         ))
     }
 }
@@ -176,19 +178,19 @@ pub(super) fn mpi_of(
     match (found, told) {
         (Some((mpi, library)), Some(told)) if mpi != told => Err(Problem::new(
             format!("{shown} uses {}, not {}: {library}", mpi.title(), told.title()),
-            "leave out --mpi",
+            "omit --mpi",
         )),
         (Some((mpi, library)), _) => Ok((mpi, format!("{shown} uses {}: {library}", mpi.title()))),
         (None, Some(told)) => Ok((told, format!("{shown}, with {}", told.title()))),
         (None, None) => {
             let lack = match program {
-                Some(_) => "loads no MPI that LADS knows when it starts",
+                Some(_) => "loads no MPI that LADS supports when it starts",
                 None => "is a script",
             };
             Err(Problem::new(
                 format!("{shown} {lack}"),
-                "say which MPI it uses in the end: --mpi mpich, openmpi or mpiabi. Python tells: \
-                 python3 -c 'from mpi4py import MPI; print(MPI.Get_library_version())'",
+                "give the MPI that it uses: --mpi mpich, openmpi or mpiabi. For Python, this \
+                 prints it: python3 -c 'from mpi4py import MPI; print(MPI.Get_library_version())'",
             ))
         }
     }

@@ -111,14 +111,14 @@ impl Heard {
     pub(super) fn judge(&self) -> Result<String, Problem> {
         let Some(shim) = &self.shim else {
             return Err(Problem::new(
-                "no process of the command says that the shim is in force",
-                "LD_PRELOAD has not reached the program, or could not: lads mpi doctor PROGRAM \
-                 says why",
+                "no process of the command reports that the shim is in force",
+                "LD_PRELOAD was not passed to the program, or had no effect: lads mpi doctor \
+                 PROGRAM shows the reason",
             ));
         };
         if self.alone > 1 {
             return Err(Problem::new(
-                format!("{} processes know nothing of each other ({shim})", self.alone),
+                format!("{} processes are not connected to each other ({shim})", self.alone),
                 "start them with the mpirun of their own MPI",
             ));
         }
@@ -127,8 +127,9 @@ impl Heard {
         if spoke < all {
             return Err(Problem::new(
                 format!("the shim is in force in only {spoke} of {all} processes ({shim})"),
-                "give the variables to all hosts: mpirun -x LD_PRELOAD -x LADS_RFS_TOKEN_FILE -x \
-                 LADS_RFS_VERBOSE (Open MPI), or srun --export=ALL; the shim must be there, too",
+                "pass the variables to all hosts: mpirun -x LD_PRELOAD -x LADS_RFS_TOKEN_FILE -x \
+                 LADS_RFS_VERBOSE (Open MPI), or srun --export=ALL; the shim must exist there, \
+                 too",
             ));
         }
         let processes =

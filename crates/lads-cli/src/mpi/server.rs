@@ -56,9 +56,9 @@ pub(super) fn ask(
             format!("{who} answers, but: {}", error.text),
             match server {
                 Server::At(_) => {
-                    "see the path, below the root of lads rfs serve, and its permissions there"
+                    "check the path, below the root of lads rfs serve, and its permissions there"
                 }
-                Server::StartedOn(_) | Server::Here => "see the path, and its permissions there",
+                Server::StartedOn(_) | Server::Here => "check the path and its permissions there",
             },
         )),
     }
@@ -116,12 +116,12 @@ fn client_of(server: &Server, path: &[u8], token: Option<&Token>) -> Result<Clie
 fn lost(server: &Server, error: RemoteError) -> Problem {
     let todo = match server {
         Server::At(at) => format!(
-            "there, lads rfs serve must listen on {at} and have the same token; no firewall may be \
-             between. Try it on the host where the program runs"
+            "lads rfs serve must listen on {at} there with the same token, and no firewall may \
+             block the port. Test this on the host where the program runs"
         ),
         Server::StartedOn(host) => format!(
-            "`ssh -o BatchMode=yes {host} lads --version` must work without a question, on the host \
-             where the program runs; LADS_REMOTE_LADS says where lads is there"
+            "`ssh -o BatchMode=yes {host} lads --version` must work without a question, on the \
+             host where the program runs; LADS_REMOTE_LADS is the path of lads there"
         ),
         Server::Here => "this host has too little memory or too few file handles left".to_owned(),
     };

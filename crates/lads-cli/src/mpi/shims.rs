@@ -29,9 +29,10 @@ impl Shims {
                 format!("{} is for {}, not for {}", path.display(), found.title(), mpi.title()),
                 build_it(mpi),
             )),
-            None if path.exists() => {
-                Err(Problem::new(format!("{} is no shim of LADS", path.display()), build_it(mpi)))
-            }
+            None if path.exists() => Err(Problem::new(
+                format!("{} is not a shim of LADS", path.display()),
+                build_it(mpi),
+            )),
             None => {
                 let what = format!("there is no shim for {}: {}", mpi.title(), path.display());
                 Err(Problem::new(what, build_it(mpi)))

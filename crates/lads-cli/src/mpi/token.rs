@@ -25,9 +25,13 @@ pub(super) fn usual() -> Option<PathBuf> {
 pub(super) fn read(path: &Path) -> Result<Token, Problem> {
     let shown = path.display();
     let todo = match path.exists() {
-        true => format!("make it yours alone: chmod 600 {}", quoted(&shown.to_string())),
-        false => "copy the file that lads rfs serve --token-file has made at the server's host"
-            .to_owned(),
+        true => format!(
+            "it must belong to you, with mode 600: chmod 600 {}",
+            quoted(&shown.to_string())
+        ),
+        false => {
+            "copy the file that lads rfs serve --token-file created on the server's host".to_owned()
+        }
     };
     read_token(path)
         .map_err(|error| Problem::new(format!("cannot use the token in {shown}: {error}"), todo))
@@ -38,7 +42,7 @@ pub(super) fn missing() -> Problem {
     let todo = match usual() {
         Some(path) => format!("export {VARIABLE}={}", quoted(&path.display().to_string())),
         None => format!(
-            "copy the file that lads rfs serve --token-file has made at the server's host, and set \
+            "copy the file that lads rfs serve --token-file created on the server's host, and set \
              {VARIABLE} to it"
         ),
     };

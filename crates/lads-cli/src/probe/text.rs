@@ -35,11 +35,11 @@ fn write_file_system(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     let number = match (found.statfs_type, found.errno) {
         (Some(number), _) => format!("{number:#010x}"),
         (None, errno) => {
-            format!("not told: {}", errno.map(|it| it.to_string()).unwrap_or_default())
+            format!("unknown: {}", errno.map(|it| it.to_string()).unwrap_or_default())
         }
     };
     writeln!(out, "Path: {}", escape_text(&subject.path.to_string_lossy()))?;
-    writeln!(out, "File system: type {number}, served as {}", found.kind)?;
+    writeln!(out, "File system: type {number}, treated as {}", found.kind)?;
     for remark in found.remarks {
         writeln!(out, "  {}", escape_text(&remark))?;
     }
@@ -49,10 +49,10 @@ fn write_file_system(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
 fn write_attribute(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
     let found = LayoutFound::of(subject);
     match found.attribute {
-        None => writeln!(out, "\nLayout: the file system says nothing of it")?,
+        None => writeln!(out, "\nLayout: not reported by the file system")?,
         Some(bytes) => {
             let length = sizes::bytes_exactly(bytes.len() as u64);
-            writeln!(out, "\nLayout: the file system says it in {length}")?;
+            writeln!(out, "\nLayout: reported by the file system in {length}")?;
             for line in bytes[..bytes.len().min(HEX_BYTES_MAX)].chunks(HEX_COLUMNS) {
                 let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
                 writeln!(out, "  {}", hex.join(" "))?;
@@ -95,14 +95,16 @@ fn write_targets(subject: &Subject, out: &mut dyn Write) -> io::Result<()> {
 
 fn write_direct_io(found: &DirectIo, out: &mut dyn Write) -> io::Result<()> {
     let opened = match found.error.errno {
-        None => "files open with it".to_owned(),
-        Some(errno) => format!("files do not open with it: {}", Errno::from_raw_os_error(errno)),
+        None => "files can be opened with it".to_owned(),
+        Some(errno) => {
+            format!("files cannot be opened with it: {}", Errno::from_raw_os_error(errno))
+        }
     };
     let alignment = match (found.memory_alignment_bytes, found.offset_alignment_bytes) {
         (Some(memory), Some(offset)) => {
             format!("aligned to {memory} bytes in memory, {offset} in the file")
         }
-        _ => "the kernel does not say what it must be aligned to".to_owned(),
+        _ => "the kernel does not report the required alignment".to_owned(),
     };
     writeln!(out, "\nDirect I/O: {opened}; {alignment}")
 }
@@ -110,10 +112,10 @@ fn write_direct_io(found: &DirectIo, out: &mut dyn Write) -> io::Result<()> {
 fn write_new_files(subject: &Subject, found: &NewFiles, out: &mut dyn Write) -> io::Result<()> {
     let told = match (found.not_tried, found.choice) {
         (Some(NotTried::ReadOnly), _) => " not tried (--read-only)",
-        (Some(NotTried::NotADirectory), _) => " not tried, for the path is not a directory",
-        (Some(NotTried::NothingToChoose), _) => " their place cannot be chosen here",
-        (Some(NotTried::NoTarget), _) => " no target takes files",
-        (None, Choice::Striping) => " only how they are striped can be chosen here",
+        (Some(NotTried::NotADirectory), _) => "not tried, because the path is not a directory",
+        (Some(NotTried::NothingToChoose), _) => "their OSTs cannot be chosen here",
+        (Some(NotTried::NoTarget), _) => "no target accepts files",
+        (None, Choice::Striping) => "only their striping can be chosen here",
         (None, _) => "",
     };
     writeln!(out, "\nNew files:{told}")?;
@@ -129,11 +131,11 @@ fn write_trial(subject: &Subject, trial: &Trial, out: &mut dyn Write) -> io::Res
         None => format!("{} stripes of {}", trial.stripe_count, sizes::bytes(trial.stripe_bytes)),
     };
     match (trial.outcome, trial.error.errno) {
-        (Outcome::AsWished, _) => writeln!(out, "  wished for {wished}: came so"),
+        (Outcome::AsWished, _) => writeln!(out, "  requested {wished}: got it"),
         (Outcome::Failed, errno) => {
             let errno = errno.map(|it| Errno::from_raw_os_error(it).to_string());
             let errno = errno.unwrap_or_default();
-            writeln!(out, "  wished for {wished}: cannot make a file: {errno}")
+            writeln!(out, "  requested {wished}: cannot create a file: {errno}")
         }
         (Outcome::Otherwise, _) => {
             writeln!(out, "  {}", escape_text(trial.difference.as_deref().unwrap_or_default()))
@@ -143,7 +145,7 @@ fn write_trial(subject: &Subject, trial: &Trial, out: &mut dyn Write) -> io::Res
 
 fn write_privileges(found: &[Privilege], out: &mut dyn Write) -> io::Result<()> {
     if !found.is_empty() {
-        writeln!(out, "\nNot needed, but good to have:")?;
+        writeln!(out, "\nOptional:")?;
     }
     for Privilege { path, gives, is_readable } in found {
         let found = if *is_readable { "readable" } else { "not readable for this user" };

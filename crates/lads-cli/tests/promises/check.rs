@@ -308,7 +308,7 @@ fn both_ends_read_from_storage_although_the_page_cache_has_all_of_it() {
     run(world.cp(&[])).expect(0);
     let direct = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
     if rustix::fs::open(world.path("src/a"), direct, rustix::fs::Mode::empty()).is_err() {
-        return not_tried("the file system of temporary files does not take direct I/O");
+        return not_tried("the file system of temporary files does not support direct I/O");
     }
     for name in ["src/a", "src/small", "dst/a", "dst/small"] {
         assert!(fs::read(world.path(name)).unwrap().len() >= 5000, "it is in the page cache now");

@@ -85,8 +85,8 @@ fn what_a_running_transfer_owns_stays_whichever_directory_is_cleaned() {
     for directory in [world.path(deep), world.target(), world.path("")] {
         let ended = clean(&directory, &[]).expect(0);
         let told = said(&ended);
-        assert!(told.contains("a transfer that runs may own it"), "{told}");
-        assert!(told.contains("0 files of 0 B removed; a transfer runs"), "{told}");
+        assert!(told.contains("a running transfer may own it"), "{told}");
+        assert!(told.contains("0 files of 0 B removed; a transfer is running"), "{told}");
         assert!(stale.exists());
     }
     running.signal("TERM");
@@ -130,7 +130,7 @@ fn what_only_looks_like_a_leftover_stays() {
         assert!(fs::symlink_metadata(&path).is_ok(), "{path:?}: {ended:?}");
     }
     let told = said(&ended);
-    assert_eq!(told.matches("so lads did not leave it").count(), 5, "{told}");
+    assert_eq!(told.matches("so lads did not create it").count(), 5, "{told}");
     assert!(told.contains("1 file of 9 B removed"), "{told}");
 }
 

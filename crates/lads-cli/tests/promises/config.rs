@@ -149,7 +149,7 @@ fn it_is_shown_where_each_default_is_from() {
     let file = home.file().display().to_string();
     let told = String::from_utf8(ended.expect(0).stdout).unwrap();
     let expected = format!(
-        "# {file}\n# /etc/lads/config.toml (there is none)\n\
+        "# {file}\n# /etc/lads/config.toml(does not exist)\n\
          ports = \"5000-5009\"  # $LADS_PORTS\n\
          progress = true      # {file}:5, [host.\"d*\"]\n\
          tunnel = false       # $LADS_TUNNEL\n\
@@ -181,17 +181,17 @@ fn a_transfer_has_the_defaults_of_its_host_and_the_other_end_has_none() {
 #[test]
 fn what_is_wrong_in_a_file_is_told_with_its_line_and_nothing_is_done() {
     let cases = [
-        ("prots = '1-2'", ":1: no option has the name prots; did you mean ports?"),
-        ("\n\nzzzzzzz = 1", ":3: no option has the name zzzzzzz"),
+        ("prots = '1-2'", ":1: there is no option prots; did you mean ports?"),
+        ("\n\nzzzzzzz = 1", ":3: there is no option zzzzzzz"),
         ("ports = '9-1'", ":1: invalid value '9-1' for '--ports <A-B>': write it like 5000-5009"),
         ("verify = 'hope'", ":1: invalid value 'hope' for '--verify <HOW>'"),
         ("ports = true", ":1: ports needs a value"),
-        ("ports = ['1', '2']", ":1: ports has one value"),
-        ("tunnel = 'yes'", ":1: tunnel is true or false"),
-        ("verbose = 1e9", ":1: verbose is a number below 10"),
-        ("ports = 1979-05-27", ":1: no option has such a value"),
-        ("ports = 0x10", ":1: no option has such a value"),
-        ("[hosts]\nports = 1", ":1: there are no sections but [host.\"PATTERN\"]: [hosts]"),
+        ("ports = ['1', '2']", ":1: ports takes one value"),
+        ("tunnel = 'yes'", ":1: tunnel must be true or false"),
+        ("verbose = 1e9", ":1: verbose must be a number below 10"),
+        ("ports = 1979-05-27", ":1: not a possible value of an option"),
+        ("ports = 0x10", ":1: not a possible value of an option"),
+        ("[hosts]\nports = 1", ":1: unknown section [hosts]; only [host.\"PATTERN\"] exists"),
         ("[host]\ndtn2 = 1", ":1: write a section: [host.\"dtn2\"]"),
         ("[host.a.b]\nports = 1", ":1: there are no sections but [host.\"PATTERN\"]: [b]"),
         ("ports = 1\nports = 2", ":2: duplicate key"),
@@ -224,7 +224,7 @@ fn a_variable_that_is_wrong_is_named() {
     let home = Home::with("");
     for (name, value, told) in [
         ("LADS_PORTS", "nine", "$LADS_PORTS: invalid value 'nine'"),
-        ("LADS_TUNNEL", "perhaps", "$LADS_TUNNEL is neither 0 nor 1"),
+        ("LADS_TUNNEL", "perhaps", "$LADS_TUNNEL must be 0 or 1"),
         ("LADS_CONFIG", "/nonexistent", "$LADS_CONFIG: no file /nonexistent"),
     ] {
         let mut command = home.cp(&[]);

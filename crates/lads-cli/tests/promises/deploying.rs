@@ -291,7 +291,7 @@ fn a_command_sends_it_ahead_of_time_and_another_removes_it() {
     };
     assert!(deploy(&[]).ends_with("was sent\n"));
     let copy = host.copies_in(CACHE).remove(0);
-    assert!(deploy(&[]).ends_with("was there\n"));
+    assert!(deploy(&[]).ends_with("was already present\n"));
     fs::write(host.world.path(CACHE).join("lads-0.0.9-x86_64-0123"), "of last year").unwrap();
     fs::write(host.world.path(CACHE).join("other"), "not ours").unwrap();
     let said = deploy(&["--remove"]);

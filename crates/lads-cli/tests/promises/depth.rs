@@ -234,7 +234,7 @@ fn what_looks_like_our_own_unfinished_files_is_left_out_and_told_once() {
     let told: Vec<&str> = notices
         .iter()
         .filter_map(|it| it["text"].as_str())
-        .filter(|it| it.contains("left out"))
+        .filter(|it| it.contains("skipped at the source"))
         .collect();
     assert_eq!(told.len(), 1, "{ended:?}");
     assert!(

@@ -69,10 +69,10 @@ fn what_has_no_meaning_without_storage_is_refused() {
     let world = World::with_files(&mut Rng::new(2));
     let source = world.source_contents();
     for (arguments, told) in [
-        (["--delete", &source, "null:"], "null: keeps nothing"),
-        (["--verify=media", &source, "null:"], "null: keeps nothing"),
+        (["--delete", &source, "null:"], "null: discards it"),
+        (["--verify=media", &source, "null:"], "null: discards it"),
         (["-q", "null:", "null:"], "needs a size"),
-        (["null:1", &source, "null:"], "no other source"),
+        (["null:1", &source, "null:"], "must be the only source"),
     ] {
         let ended = cp(&arguments, &world.path("src")).expect(2);
         let message = ended.summary()["message"].as_str().unwrap().to_owned();

@@ -86,7 +86,10 @@ fn the_files_of_one_client_leave_descriptors_for_other_clients() {
     let third = server.client(&world).and_then(|third| open(&third, "new"));
     assert!(third.is_err(), "there are two clients at most");
     let printed = fs::read_to_string(world.path("stderr")).unwrap();
-    assert!(printed.contains("there can be 2 clients, not 64: ulimit -n is 64"), "{printed}");
+    assert!(
+        printed.contains("at most 2 clients can connect, not 64: ulimit -n is 64"),
+        "{printed}"
+    );
     let before = server.ticks();
     std::thread::sleep(Duration::from_secs(1));
     let used = server.ticks() - before;

@@ -14,7 +14,7 @@ const NOTICE_MAX: Duration = Duration::from_secs(3);
 
 /// Verdicts of firewalls about packets, and the errors that connections get.
 const VERDICTS: [(&str, &str); 3] = [
-    ("DROP", "no answer in time"),
+    ("DROP", "no reply in time"),
     ("REJECT --reject-with tcp-reset", "refused"),
     ("REJECT --reject-with icmp-admin-prohibited", "No route"),
 ];
@@ -48,7 +48,7 @@ fn run_with_notice(hosts: &Hosts, command: Command) -> Ended {
     hosts.here(|| {
         let watch = Stopwatch::start();
         let running = start(command);
-        wait_for("the notice", || running.told("no data connection").then_some(()));
+        wait_for("the notice", || running.told("data connections to").then_some(()));
         assert!(watch.elapsed() < NOTICE_MAX, "{:?}", watch.elapsed());
         running.end()
     })
@@ -89,7 +89,7 @@ fn the_summary_names_the_firewall_and_without_one_no_data_goes_through_ssh() {
     command.args(["cp", "-e", &hosts.sshd.shell, "--remote-lads", LADS, &world.source_contents()]);
     command.arg(format!("{}:{}", hosts.sshd.host, world.target().display()));
     let ended = hosts.here(|| run(command)).expect(0);
-    for text in ["no data connection to", "through ssh", "the port for data is blocked"] {
+    for text in ["data connections to", "through ssh", "the port for data is blocked"] {
         assert!(ended.stderr.contains(text), "{ended:?}");
     }
     assert_identical(&world.source(), &world.target());

@@ -140,7 +140,7 @@ fn the_other_end_listens_before_anything_was_said_to_it() {
     let other = bytes_of(&[hello(), Message::Job(vec![1, 2, 3])]);
     child.stdin.take().unwrap().write_all(&other).unwrap();
     let Message::Fatal { text, .. } = next_message(&mut said) else { panic!("{words:?}") };
-    assert!(text.contains("two different things"), "{text}");
+    assert!(text.contains("two different jobs"), "{text}");
     child.wait().unwrap();
 
     // What another build says ahead is not understood, so it says nothing but who it is.
@@ -149,7 +149,7 @@ fn the_other_end_listens_before_anything_was_said_to_it() {
     assert!(matches!(next_message(&mut said), Message::Hello(_)));
     child.stdin.take().unwrap().write_all(&bytes_of(&[hello()])).unwrap();
     let Message::Fatal { text, .. } = next_message(&mut said) else { panic!("{words:?}") };
-    assert!(text.contains("did not say what to do"), "{text}");
+    assert!(text.contains("sent no job"), "{text}");
     child.wait().unwrap();
 }
 
@@ -177,7 +177,11 @@ fn a_peer_that_never_says_a_word_is_given_up() {
     command.args(["--connect-timeout", "1"]).arg(world.source_contents()).arg("there:/nowhere");
     let running = start(command);
     let silent = running.other_end();
-    running.end().expect(5).says(&["said nothing for 1 s", "--connect-timeout"]).within(SLACK);
+    running
+        .end()
+        .expect(5)
+        .says(&["within 1 s, neither from LADS", "--connect-timeout"])
+        .within(SLACK);
     wait_until_gone(silent);
 }
 
@@ -200,7 +204,7 @@ fn a_command_that_is_not_ssh_is_given_up_after_the_timeout_which_is_told() {
     let ended = run(to_a_mute(&world, &["--timeout", "5"])).expect(5).within(SLACK);
     let told: Vec<&str> = ended.stderr.lines().collect();
     let [waited, gave_up] = told[..] else { panic!("{told:?}") };
-    assert!(waited.starts_with("lads: waited 3 s (5 s at most) for LADS on there "), "{waited}");
+    assert!(waited.starts_with("lads: waited 3 s (at most 5 s) for LADS on there "), "{waited}");
     assert!(waited.contains("shell-"), "through what is told: {waited}");
     let words = ["there said nothing for 5 s (--timeout)", "--connect-timeout SECONDS"];
     assert!(words.iter().all(|words| gave_up.contains(words)), "{gave_up}");
@@ -222,7 +226,7 @@ fn a_program_is_told_once_of_a_wait() {
     let ended = run(command).expect(5).within(SLACK);
     let notices = ended.events_of("notice");
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(notices[0]["text"].as_str().unwrap().starts_with("waited 3 s (5 s at most)"));
+    assert!(notices[0]["text"].as_str().unwrap().starts_with("waited 3 s (at most 5 s)"));
 }
 
 /// The user may type a password meanwhile, or have to fetch a telephone.
@@ -233,7 +237,7 @@ fn ssh_has_more_time_than_the_timeout() {
     write_script(&file, "[ \"$1\" = -G ] || exec sleep 300").unwrap();
     for words in [file.display().to_string(), format!("env X=1 {}", file.display())] {
         let running = start(through(&world, &words, &["--timeout", "1"]));
-        let told = "(5 min 00 s at most)";
+        let told = "(at most 5 min 00 s)";
         wait_for("the wait to be told", || running.has_said(told).then_some(()));
         heeds(running);
     }
@@ -270,7 +274,11 @@ fn a_greeting_has_one_deadline_however_it_is_cut() {
         assert!(elapsed < GREETING + SLACK, "{elapsed:?}");
     }
     dripping.join().unwrap();
-    client.end().expect(5).says(&["not ready within 30 s"]).within(GREETING + SLACK);
+    client
+        .end()
+        .expect(5)
+        .says(&["did not finish the greeting within 30 s"])
+        .within(GREETING + SLACK);
 }
 
 #[test]
@@ -298,7 +306,7 @@ fn there_are_as_many_tokens_as_streams() {
     for count in [0, 3, 5, 256] {
         let said = [hello(), listen("", 1, count)];
         let liar = Liar::new(&world, &said, "exec cat > /dev/null");
-        let expected = format!("opens {count} data streams, but was asked for 4");
+        let expected = format!("opens {count} data streams instead of 4");
         run(liar.push(&["--streams", "4"])).expect(5).says(&[&expected]).within(SLACK);
     }
 }
@@ -372,9 +380,7 @@ fn a_peer_that_only_gives_signs_of_life_ends_the_transfer() {
     let liar = Liar::new(&world, &said, &script);
     let options = ["--streams", "1", "--data-address", "127.0.0.1", "--stall-timeout", "2", "-q"];
     let ended = run(liar.push(&options)).expect(5);
-    ended
-        .says(&["nothing has moved for 2 s", "there.invalid", "the same command resumes"])
-        .within(SLACK);
+    ended.says(&["no progress for 2 s", "there.invalid", "the same command resumes"]).within(SLACK);
 }
 
 #[test]
@@ -424,7 +430,7 @@ fn a_peer_that_does_not_read_is_dead() {
     let running = start(liar.push(&options));
     let peer = running.other_end();
     let ended = running.end().expect(5).within(SLACK);
-    ended.says(&["has not read what it was told for 2 s"]);
+    ended.says(&["has not read messages for 2 s"]);
     wait_until_gone(peer);
 }
 
@@ -440,7 +446,7 @@ fn a_list_of_files_may_be_long_and_is_refused_if_it_is_too_long() {
     run(world.cp(&["--files-from", &list(20 << 20)])).expect(0);
     assert_eq!(fs::read(world.target().join(directories.clone() + "/a")).unwrap(), b"a");
     let ended = run(world.cp(&["--files-from", &list(66 << 20)])).expect(2);
-    ended.says(&["MiB long", "64 MiB", "split the list"]);
+    ended.says(&["patterns have", "64 MiB", "split the list"]);
 }
 
 #[test]
@@ -593,7 +599,7 @@ fn a_panic_in_any_thread_ends_the_command_and_the_same_command_goes_on() {
         drop(File::options().write(true).open(&fifo).unwrap());
         let ended = running.end();
         assert_eq!(ended.code, Some(code), "{end}: {ended:?}");
-        let said = ["asked for in", "this is an error in LADS", "The same command resumes"];
+        let said = ["asked for in", "this is a bug in LADS", "The same command resumes"];
         assert!(said.iter().all(|words| ended.stderr.contains(words)), "{ended:?}");
         wait_until_gone(sink);
         run(world.cp(&[])).expect(0);

@@ -134,7 +134,8 @@ fn a_sink_that_refuses_at_the_start_is_reported_with_advice() {
     refused(full, &["No space left on device (ENOSPC)", "free space or inodes there"]);
     let denied = "exec setpriv --reuid=4242 --clear-groups $LADS cp --no-progress src/";
     for target in ["ro", "ro/new"] {
-        let words = ["Permission denied (EACCES)", "get permission for it, or choose another DST"];
+        let words =
+            ["Permission denied (EACCES)", "get permission to do that, or choose another DST"];
         refused(&format!("{denied} {target}"), &words);
     }
     let missing = "exec $LADS cp --no-progress src/ no/such/directory";

@@ -130,7 +130,7 @@ fn the_same_command_runs_once_at_a_time_with_a_journal_or_without() {
         let mut running = start(world.cp(&["--bwlimit", "6M", "--lab", "block-size=256K", first]));
         let sink = running.other_end();
         assert!(running.runs_until_written(sink, 1 << 20));
-        run(world.cp(&[second])).expect(12).says(&["running already"]);
+        run(world.cp(&[second])).expect(12).says(&["already running"]);
         running.end().expect(0);
         assert_eq!(fs::read(world.target().join("large")).unwrap().len(), LARGE_BYTES);
         assert_nothing_left_over(&world.target());
@@ -269,7 +269,7 @@ fn a_journal_that_others_may_write_to_is_refused_with_what_to_do() {
     let journal = own_files(&world.target(), ".journal").pop().unwrap();
     fs::set_permissions(&journal, fs::Permissions::from_mode(0o666)).unwrap();
     let ended = run(world.cp(&[])).expect(6);
-    ended.says(&["others may write to it", "remove it", journal.to_str().unwrap()]);
+    ended.says(&["other users may write to it", "remove it", journal.to_str().unwrap()]);
     assert!(part.exists() && !world.target().join("large").exists());
     fs::remove_file(&journal).unwrap();
     fs::remove_file(&part).unwrap();
@@ -335,7 +335,7 @@ fn of_equal_names_the_first_named_is_moved_as_rsync_does() {
         }
         let ended = merged_as_rsync(&world, sources);
         let told = ended.events_of("notice");
-        let told = told.iter().filter(|it| it.to_string().contains("several sources have"));
+        let told = told.iter().filter(|it| it.to_string().contains("several sources contain"));
         assert_eq!(told.count(), 1, "{sources:?}: {ended:?}");
     }
 }
@@ -418,7 +418,7 @@ fn where_there_are_no_locks_a_transfer_runs_once_at_a_time_and_goes_on() {
     if refused.summary()["message"].to_string().contains("another process") {
         return not_tried("this kernel gives FUSE its own locks");
     }
-    refused.says(&["running already", &format!("process {sink}")]);
+    refused.says(&["already running", &format!("process {sink}")]);
     running.kill_both_ends(|| {});
     let ended = run(cp(&[])).expect(0);
     let notices = ended.events_of("notice");

@@ -99,8 +99,8 @@ fn what_is_left_of_a_lost_end_is_waited_for() {
     send_signal(sink, "KILL");
     let ended = running.end().expect(0);
     let messages = messages(&ended);
-    assert!(messages[0].contains("no sign of life"), "{messages:?}");
-    assert!(messages[1..].iter().all(|it| it.contains("running already")), "{messages:?}");
+    assert!(messages[0].contains("no heartbeat"), "{messages:?}");
+    assert!(messages[1..].iter().all(|it| it.contains("already running")), "{messages:?}");
     assert_identical(&world.source(), &world.target());
 }
 
@@ -110,7 +110,7 @@ fn a_transfer_that_somebody_else_runs_is_not_waited_for() {
     let mut running = start(world.cp(&["--bwlimit=1M", "--lab=block-size=64K"]));
     let sink = running.other_end();
     assert!(running.runs_until_written(sink, 64 << 10));
-    let ended = run(world.cp(&["--retry-for=1h"])).expect(12).says(&["running already"]);
+    let ended = run(world.cp(&["--retry-for=1h"])).expect(12).says(&["already running"]);
     assert_eq!(ended.summary()["attempts"], 1);
     assert_eq!(ended.summary()["outcome"], "running");
 }
@@ -122,7 +122,7 @@ fn a_failure_that_repeats_identically_ends_the_attempts() {
     let shell = world.fake_shell("exit 3");
     let mut command = there(&shell);
     command.arg("--retry-for=1h").arg(world.source_contents()).arg("there:nowhere");
-    let ended = run(command).expect(5).says(&["ended before LADS began there (exit 3)"]);
+    let ended = run(command).expect(5).says(&["ended before LADS started there (exit 3)"]);
     assert_eq!(ended.summary()["attempts"], 5);
     let mut command = there("/nonexistent/ssh");
     command.arg("--retry-for=1h").arg(world.source_contents()).arg("there:nowhere");
@@ -144,7 +144,7 @@ fn the_same_relative_path_in_another_directory_is_another_transfer() {
     let mut first = start(cp("one", &["--bwlimit=64K", "--lab=block-size=64K"]));
     let sink = first.other_end();
     assert!(first.runs_until_written(sink, 64 << 10));
-    run(cp("one", &[])).expect(12).says(&["running already"]);
+    run(cp("one", &[])).expect(12).says(&["already running"]);
     run(cp("two", &[])).expect(0);
     assert!(first.is_running());
     assert_eq!(fs::read(world.target().join("x/small")).unwrap(), b"small");

@@ -63,7 +63,7 @@ fn each_part_has_a_rate_and_nothing_is_left() {
             part["bytes_per_second"].as_f64().unwrap()
         };
         assert!(names[..3].iter().all(|name| rate(name) >= rate(limits)), "{found}");
-        assert!(is_empty(&odd(&world)), "what was written is removed");
+        assert!(is_empty(&odd(&world)), "the written files are removed");
         drop(shown);
     }
     assert!(fs::read_dir(world.path("src")).unwrap().count() == 2);
@@ -91,10 +91,10 @@ fn what_fails_is_told_with_the_part_and_nothing_is_left() {
     assert!(ended.stderr.contains("read alone: there is nothing to move"), "{}", ended.stderr);
     assert!(is_empty(&odd(&world)));
     let ended = run(bench(&world.path("src").display().to_string(), &nothing, &[])).expect(1);
-    assert!(ended.stderr.contains("DST must be a directory"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("DST must be a writable directory"), "{}", ended.stderr);
     for (words, expected) in [
         (&["bench", "a", "null:"][..], "storage at both ends"),
-        (&["bench", "a", "b", "--", "c"], "not by further paths"),
+        (&["bench", "a", "b", "--", "c"], "only options can follow --"),
         (&["bench", "a", "--", "--tunnel"], "for lads bench SRC DST"),
         (&["bench", "--threads", "4", "a", "b"], "for lads bench PATH"),
         (&["bench", "--time", "20s", "a", "b"], "must be 24s or more"),
@@ -118,7 +118,7 @@ fn an_interrupted_measurement_leaves_nothing() {
     });
     running.signal("INT");
     let ended = running.end().expect(9).within(Duration::from_secs(20));
-    assert!(ended.stderr.contains("stopped; what was written is removed"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("stopped; the written files are removed"), "{}", ended.stderr);
     assert!(is_empty(&target));
 }
 

@@ -105,7 +105,7 @@ fn the_summary_says_how_many_were_left_out_and_why() {
         command
     });
     for words in [
-        "; 2 files skipped (at the sink already, --ignore-existing)",
+        "; 2 files skipped (already at the sink, --ignore-existing)",
         "; 1 file skipped (too large or too small, --max-size, --min-size)",
     ] {
         assert!(ended.stderr.contains(words), "{words}: {ended:?}");

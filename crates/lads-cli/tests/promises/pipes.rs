@@ -230,21 +230,21 @@ fn a_transfer_from_a_pipe_that_waits_is_stopped_at_once() {
 fn what_has_no_meaning_with_a_pipe_is_refused() {
     let (world, _) = world_with(10);
     for (line, told) in [
-        ("$LADS cp - -", "nothing for lads to do"),
+        ("$LADS cp - -", "cannot both be -"),
         ("$LADS cp --json bytes -", "--json writes to standard output"),
         ("$LADS cp -v bytes -", "-v writes to standard output"),
-        ("$LADS cp --retries 3 - out", "cannot begin again with a pipe"),
+        ("$LADS cp --retries 3 - out", "cannot restart a transfer with a pipe"),
         ("$LADS cp --files-from - - out", "both SRC and a list"),
         ("$LADS cp --follow - out", "--follow needs a file"),
         ("$LADS cp -n - out", "--dry-run needs files"),
-        ("$LADS cp - bytes out", "there can be no other SRC"),
+        ("$LADS cp - bytes out", "must be the only SRC"),
         ("$LADS cp --delete bytes -", "--delete has no meaning"),
         ("$LADS cp --remove-source-files bytes -", "--remove-source-files has no meaning"),
         ("$LADS cp --remove-source-files - out", "--remove-source-files needs files"),
         ("$LADS cp --remove-source-files --follow bytes out", "--remove-source-files needs files"),
-        ("$LADS cp --remove-source-files bytes null:", "null: keeps nothing"),
+        ("$LADS cp --remove-source-files bytes null:", "null: discards it"),
         ("$LADS cp --remove-source-files null:1M out", "--remove-source-files needs files"),
-        ("$LADS cp --lab order=serial --lab schedule=layout bytes out", "--lab order=serial is"),
+        ("$LADS cp --lab order=serial --lab schedule=layout bytes out", "--lab order=serial needs"),
     ] {
         let ended = shell(line, &world.target());
         assert_eq!(ended.code, Some(2), "{line}: {ended:?}");

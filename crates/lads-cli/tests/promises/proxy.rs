@@ -241,8 +241,8 @@ pub(crate) fn free_port() -> u16 {
     panic!("none of the ports {PORTS:?} is free");
 }
 
-/// Opens a port that answers nothing: the kernel drops new connections while nobody accepts the
-/// waiting ones. Also returns what must be kept open for that.
+/// Opens a port that never replies: its queue of pending connections is full, so the kernel drops
+/// new ones. Also returns the sockets that keep the queue full.
 pub(crate) fn silent_port() -> (u16, (OwnedFd, Vec<TcpStream>)) {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -259,10 +259,10 @@ fn an_other_version_at_the_other_host_is_told() {
 
 #[test]
 fn an_other_build_of_the_same_version_is_told_unless_it_speaks_the_same() {
-    let what_to_do = "install the same one on both hosts";
+    let what_to_do = "install the same build on both hosts";
     let ended = greeted_with(hello_of(VERSION, SchemaDigest(Some([0xab; 8]))));
     ended.says(&["lads 2.0.0", "wire abababababababab", what_to_do]);
-    greeted_with(hello_of(VERSION, SchemaDigest(None))).says(&["wire not told", what_to_do]);
+    greeted_with(hello_of(VERSION, SchemaDigest(None))).says(&["wire unknown", what_to_do]);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_host_that_does_not_let_us_in_is_told() {
     let world = some_files();
     let script = "echo 'me@there: Permission denied (publickey).' >&2; exit 255";
     let shell = world.fake_shell(script);
-    remote(&world, &shell, "me@there").expect(4).within(SOON).says(&["did not let us in"]);
+    remote(&world, &shell, "me@there").expect(4).within(SOON).says(&["rejected the login"]);
 }
 
 #[test]

@@ -149,11 +149,11 @@ fn what_ssh_says_is_told() {
 fn what_comes_instead_of_a_server_is_told_in_time() {
     let world = World::new();
     for (script, expected) in [
-        ("echo 'You have mail, and much of it'; exec sleep 1000", "printed something"),
+        ("echo 'You have mail, and much of it'; exec sleep 1000", "printed text"),
         ("echo no such option >&2; exit 2", "no such option"),
-        ("exit 0", "ended before LADS began"),
-        ("exec sleep 1000", "said nothing for 1 s"),
-        ("kill -STOP $$", "said nothing for 1 s"),
+        ("exit 0", "ended before LADS started"),
+        ("exec sleep 1000", "within 1 s, neither from LADS"),
+        ("kill -STOP $$", "within 1 s, neither from LADS"),
     ] {
         let fake = told(&world, "shell-of-test", &format!("sh -c '{}'", script.replace('\'', "")));
         let options = ClientOptions { timeout: Duration::from_secs(1), ..Default::default() };

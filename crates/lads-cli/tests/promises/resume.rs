@@ -332,7 +332,7 @@ fn a_peer_that_greets_and_says_no_more_is_noticed() {
     let world = World::new();
     world.write("src/a", b"a");
     // The other end receives nothing. It sends HELLO; if it was told what to do, LISTEN, too.
-    for (words, said) in [("\"$1\" \"$2\"", "silent"), ("\"$@\"", "no sign of life")] {
+    for (words, said) in [("\"$1\" \"$2\"", "sent nothing"), ("\"$@\"", "no heartbeat")] {
         let shell = world.fake_shell(&format!("shift; sleep 50 | {words}"));
         let mut command = there(&shell);
         command.args(["--timeout", "1", "--connect-timeout", "60"]).arg(world.source_contents());
@@ -423,7 +423,7 @@ fn a_second_identical_command_is_refused_while_the_first_runs() {
     let mut first = start(world.cp(&["--bwlimit", "10M", "--lab", "block-size=256K"]));
     let sink = first.other_end();
     assert!(first.runs_until_written(sink, 2 << 20));
-    run(world.cp(&[])).expect(12).says(&["running already"]).within(Duration::from_secs(2));
+    run(world.cp(&[])).expect(12).says(&["already running"]).within(Duration::from_secs(2));
     first.end().expect(0);
     let hashes = |root: &Path| {
         let mut hashes = HashMap::new();

@@ -117,6 +117,6 @@ fn a_server_that_refuses_our_key_is_told() {
     world.write("src/a", b"a");
     let remote = format!("{}:{}", server.sshd.host, world.target().display());
     let ended = run(server.cp(&[], &world.source_contents(), &remote)).expect(4);
-    ended.within(std::time::Duration::from_secs(2)).says(&["did not let us in"]);
+    ended.within(std::time::Duration::from_secs(2)).says(&["rejected the login"]);
     assert!(!world.target().exists());
 }

@@ -148,7 +148,7 @@ fn fails(at: &str, rule: &str) {
     let ended = bench.ends_well(running);
     assert!(!storage.log().is_empty(), "nothing went wrong");
     let notices = ended.events_of("notice");
-    let words = format!("at the {at} is not used any more");
+    let words = format!("at the {at} is no longer used");
     let is_told = |text: &str| text.contains(&words);
     let told = notices.iter().filter(|it| is_told(it["text"].as_str().unwrap())).count();
     assert_eq!(told, 1, "{rule}: {ended:?}");

@@ -109,7 +109,7 @@ fn a_signal_is_heeded_although_a_call_to_storage_does_not_return() {
             ("hang readdir path=src", ["at the source", "list "]),
             // These two hang before the transfer begins.
             ("hang opendir path=src", ["stopped", "before the transfer began"]),
-            ("hang lookup path=dst", ["stopped", "had not come to rest after 3 s"]),
+            ("hang lookup path=dst", ["stopped", "had not stopped after 3 s"]),
         ];
         let (rule, words) = hangs[rng.below(hangs.len())];
         let running = bench.hangs(rule);
@@ -123,7 +123,10 @@ fn a_signal_is_heeded_although_a_write_takes_12_s() {
     let Some(bench) = Bench::new() else { return };
     let running = bench.hangs("delay write 12000 path=*.part nth=3");
     let ended = bench.stops(running, "TERM").expect(9);
-    says_what_hangs(&ended, &["at the sink", "write file", "can begin when that has returned"]);
+    says_what_hangs(
+        &ended,
+        &["at the sink", "write file", "can start when that call has returned"],
+    );
 }
 
 /// The keyboard sends a signal to both processes of a command. Before the second one exists, the

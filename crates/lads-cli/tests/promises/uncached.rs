@@ -63,7 +63,7 @@ fn a_file_system_that_does_not_take_uncached_io_is_told_of_once_at_each_end() {
         return not_tried("there is no file system in memory");
     }
     for end in ["source", "sink"] {
-        let words = format!("the {end} file system does not take uncached I/O");
+        let words = format!("the {end} file system does not support uncached I/O");
         let told = notices.iter().filter(|it| it["text"].as_str().unwrap().contains(&words));
         assert_eq!(told.count(), 1, "{ended:?}");
     }

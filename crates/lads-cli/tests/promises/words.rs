@@ -170,7 +170,7 @@ fn a_host_that_drops_packets_is_given_up_in_time_and_told() {
     command.arg(format!("there:{}", world.target().display()));
     let ended = run(command).expect(5).within(Duration::from_secs(20));
     let tried = format!("cannot connect a data stream to 127.0.0.1:{port}");
-    ended.says(&[&tried, "no answer in time", "--tunnel"]);
+    ended.says(&[&tried, "no reply in time", "--tunnel"]);
     if !has("ssh") {
         return;
     }

@@ -71,14 +71,14 @@ impl AtSink {
             return Err(ProtocolError::OutOfPlace("a message before ROOTS"));
         }
         match message {
-            Message::Roots(_) if self.has_roots => Err(ProtocolError::OutOfPlace("ROOTS again")),
+            Message::Roots(_) if self.has_roots => Err(ProtocolError::OutOfPlace("a second ROOTS")),
             Message::Roots(roots) => roots.iter().try_for_each(check_root),
             Message::NewFile(entries) => self.check_entries(entries),
             Message::FileDone(endings) => {
                 endings.iter().try_for_each(|(entry, ending)| self.check_ending(*entry, ending))
             }
             Message::Finish { .. } if !self.live.values().all(|live| live.is_closing) => {
-                Err(ProtocolError::OutOfPlace("FINISH before everything has ended"))
+                Err(ProtocolError::OutOfPlace("FINISH before all entries have ended"))
             }
             // THERE is compared with its question by the session.
             Message::Finish { .. }
@@ -159,13 +159,13 @@ impl AtSink {
         }
     }
 
-    /// Whether all entries have ended.
+    /// Reports whether all entries have ended.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
 
-    /// Whether this is the number of a directory that has not ended.
+    /// Reports whether this is the number of a directory that has not ended.
     #[must_use]
     pub fn is_directory(&self, entry: EntryId) -> bool {
         self.live.get(&entry).is_some_and(|live| live.is_directory)
@@ -194,7 +194,7 @@ impl AtSink {
                 return Err(ProtocolError::OutOfPlace("NEW_FILE with a number in use"));
             }
             let Some(depth) = self.depth_in(entry.parent, &new) else {
-                return Err(ProtocolError::OutOfPlace("NEW_FILE in no directory"));
+                return Err(ProtocolError::OutOfPlace("NEW_FILE without a directory"));
             };
             if entry.is_directory() && depth > DEPTH_MAX {
                 return Err(ProtocolError::TooMuch("levels of directories"));
@@ -248,7 +248,7 @@ impl AtSink {
                 Err(ProtocolError::OutOfPlace("FILE_DONE that drops a directory"))
             }
             (Ending::Complete | Ending::Incomplete, Some(live)) if live.is_closing => {
-                Err(ProtocolError::OutOfPlace("FILE_DONE for a directory again"))
+                Err(ProtocolError::OutOfPlace("a second FILE_DONE for a directory"))
             }
             (_, Some(_)) => Ok(()),
             // The entry may have failed here while this message was under way.
@@ -293,7 +293,7 @@ fn check_entry(entry: &Entry) -> Result<(), ProtocolError> {
             if is_possible {
                 Ok(())
             } else {
-                Err(ProtocolError::Impossible("a link without a possible target"))
+                Err(ProtocolError::Impossible("an invalid target of a link"))
             }
         }
         Kind::HardLink { target } if !is_safe_path(target) => Err(ProtocolError::UnsafeName),
@@ -307,7 +307,7 @@ fn check_metadata(metadata: &Metadata) -> Result<(), ProtocolError> {
         && metadata.gid != NO_ID
         && is_moment(metadata.mtime)
         && metadata.xattrs.iter().all(is_attribute);
-    if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("such metadata")) }
+    if is_possible { Ok(()) } else { Err(ProtocolError::Impossible("invalid metadata")) }
 }
 
 fn is_moment(moment: Timestamp) -> bool {

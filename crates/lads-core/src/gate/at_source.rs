@@ -36,7 +36,9 @@ impl AtSource {
     /// What is wrong with it.
     pub fn check(&self, message: &Message) -> Result<(), ProtocolError> {
         match message {
-            Message::Ready { .. } if self.is_ready => Err(ProtocolError::OutOfPlace("READY again")),
+            Message::Ready { .. } if self.is_ready => {
+                Err(ProtocolError::OutOfPlace("a second READY"))
+            }
             Message::Ready { ost_count, open_files_max, time_unit_nanos, .. } => {
                 let is_possible = (1..=OSTS_MAX).contains(ost_count)
                     && *open_files_max > 0
@@ -86,11 +88,7 @@ impl AtSource {
 
     fn check_ost(&self, ost: OstId) -> Result<(), ProtocolError> {
         let is_known = ost.0 < self.ost_count;
-        if is_known {
-            Ok(())
-        } else {
-            Err(ProtocolError::Impossible("an OST that it does not have"))
-        }
+        if is_known { Ok(()) } else { Err(ProtocolError::Impossible("an OST that does not exist")) }
     }
 
     fn check_stream(&self, stream: u16) -> Result<(), ProtocolError> {

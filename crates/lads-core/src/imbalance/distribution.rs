@@ -15,7 +15,7 @@ impl FromIterator<f64> for Distribution {
 }
 
 impl Distribution {
-    /// How many numbers there are.
+    /// Returns how many numbers there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.sorted.len()

@@ -47,7 +47,7 @@ pub struct Sampling {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// It is no later than the one before.
-    #[error("time does not go on: {at} s comes after {before} s")]
+    #[error("time does not increase: {at} s follows {before} s")]
     Backwards {
         /// The moment of the sample.
         at: f64,
@@ -170,15 +170,15 @@ impl Series {
         self.targets.iter().map(move |it| (it.name.as_str(), mean(it), it.rate_max))
     }
 
-    /// How many moments were left out, because fewer than two targets were known: one has no
-    /// deviation.
+    /// Returns how many moments were left out, because fewer than two targets were known: one has
+    /// no deviation.
     #[must_use]
     pub fn lone_count(&self) -> u64 {
         self.lone
     }
 
-    /// How many values were left out because a sum was less than before: its counter had begun
-    /// anew.
+    /// Returns how many values were left out because a sum was less than before: its counter had
+    /// begun again.
     #[must_use]
     pub fn reset_count(&self) -> u64 {
         self.resets

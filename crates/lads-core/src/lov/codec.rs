@@ -116,7 +116,7 @@ fn parse_composite(bytes: Bytes<'_>) -> Result<Lov, LovError> {
     for index in 0..count {
         let at = COMPOSITE_BYTES + ENTRY_BYTES * index;
         let (offset, size) = (bytes.u32(at + 24)? as usize, bytes.u32(at + 28)? as usize);
-        let outside = LovError::Unsound("a component is not where it says");
+        let outside = LovError::Unsound("a component is not at its offset");
         let body = bytes.part(offset, size).ok_or(outside)?;
         budget = budget.checked_sub(size).ok_or(LovError::Unsound("components overlap"))?;
         components.push(Component {

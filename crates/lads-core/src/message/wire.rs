@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, list_count_max: LIST_COUNT_MAX as u64 }
     }
 
-    /// Reads bytes that a process of the same user wrote, or a person's list. Lists may have any
+    /// Reads bytes that a process of the same user wrote, or a user's list. Lists may have any
     /// length.
     #[must_use]
     pub fn of_own(bytes: &'a [u8]) -> Self {
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.rest.len()

@@ -25,22 +25,22 @@ pub enum Breach {
     #[error("its protocol has version {0}, that of this program has version {VERSION}")]
     Version(u16),
     /// The first message is no greeting, or a later message is one.
-    #[error("it sent a greeting out of place")]
+    #[error("it sent an unexpected greeting")]
     Greeting,
     /// An answer to a request that was not made, or was answered before.
-    #[error("it answered a request that was not made")]
+    #[error("it answered a request that was not sent")]
     Unasked,
     /// An answer of another kind than the request asks for.
     #[error("it sent an answer that does not belong to the request")]
     Answer,
     /// A number that is no length and no position of a file.
-    #[error("it sent a number that is no length of a file")]
+    #[error("it sent an invalid length of a file")]
     Number,
     /// An error number that does not exist.
     #[error("it sent an error number that does not exist")]
     Errno,
     /// A frame that is not what was asked for.
-    #[error("it sent data that was not asked for")]
+    #[error("it sent data that was not requested")]
     Frame,
     /// A frame counts as written that was not sent, or was written before.
     #[error("it wrote a frame that was not sent")]

@@ -7,8 +7,8 @@ use super::policy::{JOINED_ALONE, JOINED_BYTES, JOINED_PIECE_BYTES_MAX, JOINED_P
 use super::scatter::Spot;
 use std::ops::Range;
 
-/// Whether pieces are joined with those of others: they are short, and in the order of the file.
-/// Those of a view that shows a byte twice need not be.
+/// Reports whether pieces are joined with those of others: they are short, and in the order of the
+/// file. Those of a view that shows a byte twice need not be.
 #[must_use]
 pub fn are_joined(spots: &[Spot]) -> bool {
     let bytes: u64 = spots.iter().map(|spot| spot.run.length).sum();
@@ -17,8 +17,8 @@ pub fn are_joined(spots: &[Spot]) -> bool {
     spots.len() > 1 && is_short && spots.is_sorted_by(follow)
 }
 
-/// Where in a file pieces are joined, in bytes: the place of the first of these spots. Places are
-/// the same for all processes, unless pieces are far apart. `None` if there is no spot.
+/// Returns where in a file pieces are joined, in bytes: the place of the first of these spots.
+/// Places are the same for all processes, unless pieces are far apart. `None` if there is no spot.
 #[must_use]
 pub fn place_of(spots: &[Spot]) -> Option<Range<u64>> {
     let (first, last) = (spots.first()?, spots.last()?);
@@ -27,8 +27,8 @@ pub fn place_of(spots: &[Spot]) -> Option<Range<u64>> {
     Some(start..start.saturating_add(JOINED_BYTES).max(at_least.run.offset))
 }
 
-/// Where in a place pieces are written as long as nobody else's are known that begin there: only
-/// some of them, so that the rest may be joined with what comes by then.
+/// Returns where in a place pieces are written as long as nobody else's are known that begin there:
+/// only some of them, so that the rest may be joined with what comes by then.
 #[must_use]
 pub fn alone_in(place: Range<u64>, spots: &[Spot]) -> Range<u64> {
     let is_apart = |pair: &&[Spot]| pair[0].run.offset + pair[0].run.length < pair[1].run.offset;
@@ -37,7 +37,7 @@ pub fn alone_in(place: Range<u64>, spots: &[Spot]) -> Range<u64> {
     place.start..place.end.min(end)
 }
 
-/// Whether some of the spots, which are in the order of the file, begin in a place.
+/// Reports whether some of the spots, which are in the order of the file, begin in a place.
 #[must_use]
 pub fn are_in(spots: &[Spot], place: &Range<u64>) -> bool {
     let first = spots.partition_point(|spot| spot.run.offset < place.start);

@@ -178,7 +178,7 @@ impl fmt::Display for Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ListError {
     /// The file is something else.
-    #[error("it is not a list of data that was not sent")]
+    #[error("it is not a list of unsent data")]
     Other,
     /// The list has another format.
     #[error("another version of LADS wrote it")]

@@ -20,7 +20,7 @@ pub const VERSION: u16 = 1;
 /// The longest message to a server, in bytes: the largest filetype, with a little beside it.
 pub const TO_SERVER_BYTES_MAX: usize = 25 * VIEW_PARTS_MAX + (64 << 10);
 
-/// The longest message to a client, in bytes: what has become of all frames that can be under way.
+/// The longest message to a client, in bytes: what has become of all frames that can be in flight.
 pub const TO_CLIENT_BYTES_MAX: usize = 1 << 20;
 
 /// The longest path of a remote file, in bytes (Linux's `PATH_MAX`).
@@ -55,7 +55,7 @@ pub enum ToServer {
     Hello {
         /// [`VERSION`] of the client.
         version: u16,
-        /// The program and its host, for messages to a person.
+        /// The program and its host, for messages to a user.
         name: String,
     },
     /// Something to be done.
@@ -216,7 +216,7 @@ pub enum ToClient {
     Hello {
         /// [`VERSION`] of the server.
         version: u16,
-        /// The host of the server, for messages to a person.
+        /// The host of the server, for messages to a user.
         name: String,
     },
     /// A request is done.

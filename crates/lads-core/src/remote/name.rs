@@ -43,7 +43,7 @@ pub fn on_this_host(name: &[u8]) -> Option<&[u8]> {
     name.strip_prefix(THIS_HOST).filter(|path| !path.is_empty())
 }
 
-/// Whether a name is meant to be one of a remote file.
+/// Reports whether a name is meant to be one of a remote file.
 pub fn is_remote(name: &[u8]) -> bool {
     name.starts_with(b"rfs:") || name.starts_with(THIS_HOST)
 }
@@ -56,7 +56,7 @@ pub fn parse(name: &[u8]) -> Result<Name, String> {
     parts(name).ok_or_else(|| {
         let name = String::from_utf8_lossy(name);
         format!(
-            "`{name}` is no name of a remote file: rfs:host:port:path, rfs://host:port/path, or \
+            "`{name}` is not a name of a remote file: rfs:host:port:path, rfs://host:port/path, or \
              rfs:host:path for a server through ssh; with several hosts, host:port,host:port; or \
              abt:path on this host"
         )

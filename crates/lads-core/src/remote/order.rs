@@ -117,7 +117,7 @@ impl Order {
         Ok(())
     }
 
-    /// Whether a request may be done now. `frames_before` is what the request says.
+    /// Reports whether a request may be done now. `frames_before` is what the request says.
     #[must_use]
     pub fn is_ready(&self, frames_before: u64, call: &Call) -> bool {
         if self.frames < frames_before {
@@ -190,7 +190,7 @@ impl Order {
 
     /// A view is set, whose filetype has this many bytes as it travels. If it is no view, or there
     /// is no room for it, this is returned, and the file cannot be used any more: frames of the
-    /// view may be under way. What was written through earlier views is still written.
+    /// view may be in flight. What was written through earlier views is still written.
     ///
     /// # Errors
     /// If the number is in use, there are too many, or there is no such file.
@@ -293,7 +293,7 @@ impl Order {
         self.open.remove(&frame);
     }
 
-    /// Whether a frame is being written.
+    /// Reports whether a frame is being written.
     #[must_use]
     pub fn is_writing(&self) -> bool {
         self.open.values().any(|frame| frame.is_started)

@@ -27,8 +27,8 @@ use crate::staging::{Slot, Slots};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// How long a buffer is, of a client with as much memory for all of them: a power of two, and at
-/// most a frame.
+/// Returns how long a buffer is, of a client with as much memory for all of them: a power of two,
+/// and at most a frame.
 #[must_use]
 pub fn buffer_bytes(all_bytes: u64) -> u32 {
     let bytes = (all_bytes / BUFFERS_MIN).max(BUFFER_BYTES_MIN);
@@ -161,13 +161,13 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.sent
     }
 
-    /// How many buffers are in memory, sent or not.
+    /// Returns how many buffers are in memory, sent or not.
     #[must_use]
     pub fn in_memory(&self) -> u32 {
         self.in_memory
     }
 
-    /// How many frames are sent and not written.
+    /// Returns how many frames are sent and not written.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.under_way.len()
@@ -180,7 +180,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.under_way.contains_key(&number)
     }
 
-    /// Whether nothing is left to be written at the server.
+    /// Reports whether nothing is left to be written at the server.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -191,31 +191,31 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.frames.values().map(|frame| &frame.about)
     }
 
-    /// Whether a frame is on its way to the local disk.
+    /// Reports whether a frame is on its way to the local disk.
     #[must_use]
     pub fn is_staging(&self) -> bool {
         self.frames.keys().any(|id| self.is_moving(*id))
     }
 
-    /// Whether a frame of a file that was put in before this many is not sent yet.
+    /// Reports whether a frame of a file that was put in before this many is not sent yet.
     #[must_use]
     pub fn is_unsent(&self, file: FileNumber, count: u64) -> bool {
         self.unsent_before(count).any(|frame| frame.goes.file == file)
     }
 
-    /// Whether a frame of a file is not written at the server, as far as is known here.
+    /// Reports whether a frame of a file is not written at the server, as far as is known here.
     #[must_use]
     pub fn is_unwritten(&self, file: FileNumber) -> bool {
         self.frames.values().any(|frame| frame.goes.file == file)
     }
 
-    /// Whether one of them has bytes in common with these of the file.
+    /// Reports whether one of them has bytes in common with these of the file.
     #[must_use]
     pub fn is_unsent_in(&self, file: FileNumber, reach: &Range<u64>, count: u64) -> bool {
         self.unsent_before(count).any(|frame| frame.goes.meets(file, reach))
     }
 
-    /// Whether a frame of a view is not sent yet.
+    /// Reports whether a frame of a view is not sent yet.
     #[must_use]
     pub fn is_unsent_of_view(&self, view: ViewNumber) -> bool {
         self.unsent_of_views.contains_key(&view)
@@ -252,7 +252,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         }
     }
 
-    /// Whether there is a frame that can be sent now.
+    /// Reports whether there is a frame that can be sent now.
     #[must_use]
     pub fn has_next(&self) -> bool {
         self.unsent

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const WAITING_IN_MEMORY: usize = 2;
 
 /// The buffers that stay in memory are at most one of this many. A client with 5 buffers, of which
-/// 2 are under way, would stage nothing if 2 more stayed. With half, one with 8 buffers keeps 2,
+/// 2 are in flight, would stage nothing if 2 more stayed. With half, one with 8 buffers keeps 2,
 /// and stages at most 2; with double, the network waits for the disk of one with 16.
 pub const WAITING_PART: u32 = 8;
 
@@ -34,14 +34,14 @@ pub const RATE_SECONDS: f64 = 4.0;
 /// 4.7 %, 0.88; all of the time: 6.6 %, 0.80.
 pub const STAGING_SPREAD: f64 = 0.75;
 
-/// For how many times the time that a frame takes alone, frames are under way. Of a simulated
+/// For how many times the time that a frame takes alone, frames are in flight. Of a simulated
 /// program with snapshots of 16 MB and as much memory, over 11.7 MB/s, 45 to 90 % of which can be
 /// sent in phases that are up to 15 % longer or shorter, 1.4 % is staged while it writes, 1.12 of
 /// what the model needs in the background, and a write waits 0.4 ms. With half, each gap of the
-/// line stays; double: 1.8 %, 1.16, 0.6 ms. With half of all buffers under way: 16 %, 0.85, 10 ms.
+/// line stays; double: 1.8 %, 1.16, 0.6 ms. With half of all buffers in flight: 16 %, 0.85, 10 ms.
 pub const WINDOW_BASES: f64 = 2.0;
 
-/// How many frames are under way beside those: the one that is sent, and the one whose end is being
+/// How many frames are in flight beside those: the one that is sent, and the one whose end is being
 /// told. With half, a server that is slow for a moment leaves the line idle; double, of the same
 /// program: 1.8 %, 1.16, 0.6 ms.
 pub const WINDOW_EXTRA: f64 = 2.0;
@@ -106,7 +106,7 @@ pub const NEAR_BYTES: u64 = 4 << 10;
 /// with double, those of 4 MiB take 1.1 ms in place of 0.8 ms.
 pub const PAST_CACHE_BYTES: u64 = 4 << 20;
 
-/// How many reads ahead may be under way for which nobody waits: one place stays for a read that is
+/// How many reads ahead may be in flight for which nobody waits: one place stays for a read that is
 /// waited for. With half, a line of 1 Gbit/s and 26.8 ms is a third full; all places would make
 /// each read wait for one that nobody may need.
 pub const AHEAD_MAX: usize = CLIENT_READS_MAX as usize - 1;

@@ -6,11 +6,11 @@
 //! holds. When there is no room, the chunk goes that was used least recently.
 //!
 //! What is read ahead is what would come next if the program went on as it does (`pattern.rs`). The
-//! more often that was right, the further it goes; when it was wrong, it begins anew, and the
+//! more often that was right, the further it goes; when it was wrong, it starts over, and the
 //! program must go on regularly for longer.
 //!
 //! Nothing is kept beyond what could change it: a write of these positions, and whatever makes the
-//! writes of others visible ([`Reading::forget`]). An answer that is under way then is used by
+//! writes of others visible ([`Reading::forget`]). An answer that is in flight then is used by
 //! whoever asked for it, and not kept. After that nothing is read ahead until the program reads
 //! again, which is when its own writes have been put in order.
 
@@ -241,7 +241,7 @@ impl<B: ChunkBytes> Reading<B> {
         changes
     }
 
-    /// Where the first of these positions are.
+    /// Returns where the first of these positions are.
     pub fn find(&mut self, file: FileNumber, positions: &Range<u64>) -> Found<B> {
         self.clock += 1;
         let (at, key) = (positions.start, Key::of(file, positions.start));
@@ -297,19 +297,19 @@ impl<B: ChunkBytes> Reading<B> {
         self.under_way.insert(number, fetch);
     }
 
-    /// Whether a request is under way, or its answer was not taken in yet.
+    /// Reports whether a request is in flight, or its answer was not taken in yet.
     #[must_use]
     pub fn is_coming(&self, number: u64) -> bool {
         self.under_way.contains_key(&number)
     }
 
-    /// Whether nobody waits in a call for the answer to a request.
+    /// Reports whether nobody waits in a call for the answer to a request.
     #[must_use]
     pub fn is_ahead(&self, number: u64) -> bool {
         self.under_way.get(&number).is_some_and(|it| it.is_ahead)
     }
 
-    /// Where in a chunk the answer to a request belongs; `None` if it will not be kept.
+    /// Returns where in a chunk the answer to a request belongs; `None` if it will not be kept.
     #[must_use]
     pub fn place_of(&self, number: u64) -> Option<usize> {
         let fetch = self.under_way.get(&number).filter(|it| !it.is_stale)?;

@@ -16,13 +16,13 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Whether one more file may be opened.
+    /// Reports whether one more file may be opened.
     #[must_use]
     pub fn has_room_for_file(&self) -> bool {
         self.files.len() < CLIENT_FILES_MAX
     }
 
-    /// Whether one more view may be set.
+    /// Reports whether one more view may be set.
     #[must_use]
     pub fn has_room_for_view(&self) -> bool {
         self.views.len() < CLIENT_VIEWS_MAX
@@ -41,7 +41,7 @@ impl Taken {
     }
 
     /// The server is asked for something. A file that cannot be opened is there all the same, until
-    /// it is closed: other requests for it may be under way.
+    /// it is closed: other requests for it may be in flight.
     pub fn on_call(&mut self, call: &Call) {
         match call {
             Call::Open { file, .. } => drop(self.files.insert(*file)),

@@ -1,10 +1,10 @@
-//! How many frames may be under way to the server: as many as keep the way there full, and few
+//! How many frames may be in flight to the server: as many as keep the way there full, and few
 //! more.
 //!
-//! What is under way can neither be staged nor let the program go on. With as many as there is
-//! memory for, half of a pool of 16 MiB is 0.7 s under way over a line of 11.7 MB/s, and a program
+//! What is in flight can neither be staged nor let the program go on. With as many as there is
+//! memory for, half of a pool of 16 MiB is 0.7 s in flight over a line of 11.7 MB/s, and a program
 //! that writes 50 ms sooner than expected waits for 50 ms. A frame that was sent when no other was
-//! under way tells how long the way takes without a queue. So many frames as are written in twice
+//! in flight tells how long the way takes without a queue. So many frames as are written in twice
 //! that time leave no gap (Little's law), whatever the way is like.
 
 use super::policy::{WINDOW_BASES, WINDOW_EXTRA, WINDOW_SECONDS};
@@ -14,13 +14,13 @@ use std::time::Duration;
 /// What the frames of late tell about the way.
 #[derive(Debug)]
 pub struct Window {
-    /// The frame that was sent when no other was under way, and when.
+    /// The frame that was sent when no other was in flight, and when.
     alone: Option<(u64, Duration)>,
     /// From sending such a frame until it was written.
     base: Option<Duration>,
-    /// From when on something is under way, since the last frame was written.
+    /// From when on something is in flight, since the last frame was written.
     busy_from: Option<Duration>,
-    /// Frames in a second in which something is under way.
+    /// Frames in a second in which something is in flight.
     rate: Rate,
 }
 
@@ -52,7 +52,7 @@ impl Window {
         self.busy_from = (under_way > 0).then_some(now);
     }
 
-    /// How many frames may be under way, of a client with as many buffers.
+    /// How many frames may be in flight, of a client with as many buffers.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -79,8 +79,8 @@ mod tests {
         latency: Duration,
     }
 
-    /// Sends for some seconds, after which nothing is under way. Returns how many frames were
-    /// written, and the most that were under way.
+    /// Sends for some seconds, after which nothing is in flight. Returns how many frames were
+    /// written, and the most that were in flight.
     fn send(window: &mut Window, line: &Line, begin: Duration, seconds: u64) -> (u64, usize) {
         let end = begin + Duration::from_secs(seconds);
         let each = Duration::from_secs_f64(1.0 / line.frames_per_second);

@@ -151,7 +151,7 @@ impl<T> OstQueues<T> {
         self.matching = Some(Matching::new(&self.tuning, most));
     }
 
-    /// How many requests may be in flight at a time, why, and what the last change of that
+    /// Returns how many requests may be in flight at a time, why, and what the last change of that
     /// number gained.
     #[must_use]
     pub fn limit(&self) -> (u32, Why, f64) {
@@ -164,7 +164,7 @@ impl<T> OstQueues<T> {
         }
     }
 
-    /// When [`Self::on_time`] has something to do, if no request is complete before.
+    /// Returns when [`Self::on_time`] has something to do, if no request is complete before.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let at = self.matching.as_ref()?.next_timeout()?;
@@ -179,7 +179,7 @@ impl<T> OstQueues<T> {
         }
     }
 
-    /// How many OSTs there are.
+    /// Returns how many OSTs there are.
     #[must_use]
     pub fn ost_count(&self) -> usize {
         self.queues.len()
@@ -234,7 +234,7 @@ impl<T> OstQueues<T> {
         Some(queued)
     }
 
-    /// Whether an OST has nothing to do.
+    /// Reports whether an OST has nothing to do.
     #[must_use]
     pub fn is_idle(&self, ost: OstId) -> bool {
         let queue = &self.queues[ost.index()];
@@ -256,7 +256,7 @@ impl<T> OstQueues<T> {
         self.queues[ost.index()].waiting_bytes
     }
 
-    /// How many lanes or frames wait for an OST.
+    /// Returns how many lanes or frames wait for an OST.
     #[must_use]
     pub fn waiting_count(&self, ost: OstId) -> usize {
         self.queues[ost.index()].waiting.len()
@@ -287,19 +287,19 @@ impl<T> OstQueues<T> {
         queue.waiting_bytes = queue.waiting_bytes.saturating_sub(bytes);
     }
 
-    /// How many times as long as usual an OST takes; at least 1.
+    /// Returns how many times as long as usual an OST takes; at least 1.
     #[must_use]
     pub fn slowness_of(&self, ost: OstId) -> f64 {
         self.judge.slowness_recent(ost).max(1.0)
     }
 
-    /// Whether something waits for any OST.
+    /// Reports whether something waits for any OST.
     #[must_use]
     pub fn has_waiting(&self) -> bool {
         self.queues.iter().any(|queue| !queue.waiting.is_empty())
     }
 
-    /// Whether something waits for an OST that is free.
+    /// Reports whether something waits for an OST that is free.
     #[must_use]
     pub fn has_ready(&self) -> bool {
         self.has_free() && (0..self.queues.len()).any(|index| self.is_ready(index))
@@ -342,7 +342,7 @@ impl<T> OstQueues<T> {
     /// congested and has the fewest requests in flight. If `stays`, and an OST was congested
     /// lately, the best queue is the one with most waiting whose OST completed a request most
     /// recently. So where threads are fewer than OSTs, they stay with OSTs that they know to be
-    /// quick, and still no queue is left until the end. No queue is passed over for ever
+    /// quick, and still no queue is left until the end. No queue is passed over forever
     /// ([`Tuning::passes_max`]).
     pub fn next_best<W>(
         &mut self,
@@ -425,7 +425,7 @@ impl<T> OstQueues<T> {
         self.judge.on_finish(ost, now, bytes, service);
     }
 
-    /// Whether the OST should have one more request.
+    /// Reports whether the OST should have one more request.
     #[must_use]
     pub fn is_free(&self, ost: OstId) -> bool {
         self.has_free() && self.queues[ost.index()].in_flight < self.judge.window(ost)
@@ -534,8 +534,9 @@ impl<T> OstQueues<T> {
         self.queues[index].waiting_bytes as f64 * slowness
     }
 
-    /// Which OSTs are congested, in the order of their numbers. If more than a few are, none counts
-    /// as congested: the cause is then not the OSTs, and the rest could not take all the work.
+    /// Returns which OSTs are congested, in the order of their numbers. If more than a few are,
+    /// none counts as congested: the cause is then not the OSTs, and the rest could not take all
+    /// the work.
     pub fn congested(&self) -> impl Iterator<Item = bool> + Clone + '_ {
         let osts = (0..self.queues.len()).map(OstId::from_index);
         let count = osts.clone().filter(|&ost| self.judge.is_congested(ost)).count();
@@ -543,7 +544,7 @@ impl<T> OstQueues<T> {
         osts.map(move |ost| are_few && self.judge.is_congested(ost))
     }
 
-    /// Whether no OST has been congested for a while.
+    /// Reports whether no OST has been congested for a while.
     #[must_use]
     pub fn is_calm(&self, now: Instant) -> bool {
         self.judge.is_calm(now)

@@ -3,7 +3,7 @@
 //! A file is placed before its bytes come, and OSTs turn slow within seconds. As long as other
 //! files can be written elsewhere, a slow OST does no harm; but at the end, everything waits for
 //! what is left on it. So when no file waits to be placed any more, the sink asks the source to
-//! announce such files anew (PLACE_AGAIN), each at most once, if that is likely to be quicker. The
+//! announce such files again (PLACE_AGAIN), each at most once, if that is likely to be quicker. The
 //! whole file is then sent again: it is dropped like a file that changed, and placed where least is
 //! left to do.
 //!

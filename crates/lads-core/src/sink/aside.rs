@@ -2,7 +2,7 @@
 //!
 //! A frame that waits for a congested OST holds a buffer of the arena. When all buffers that its
 //! OST may have are in use, the source is granted no more room for this OST. Then frames that wait
-//! are written to the stage, and their buffers are granted anew. A staged frame keeps its place in
+//! are written to the stage, and their buffers are granted again. A staged frame keeps its place in
 //! the queue of its OST. Some buffers are never granted: they are for frames that are brought back.
 
 use super::event::Write;

@@ -4,7 +4,7 @@ use super::{Permission, Sink};
 use crate::message::{Message, Presence};
 
 impl Sink {
-    /// Whether another question may be asked now: few enough are under way.
+    /// Reports whether another question may be asked now: few enough are in flight.
     #[must_use]
     pub fn may_ask(&self) -> bool {
         self.removal.may_ask()
@@ -19,7 +19,7 @@ impl Sink {
         number
     }
 
-    /// Whether [`Self::take_answer`] has something.
+    /// Reports whether [`Self::take_answer`] has something.
     #[must_use]
     pub fn has_answer(&self) -> bool {
         self.removal.has_answer()
@@ -30,14 +30,14 @@ impl Sink {
         self.removal.take_answer()
     }
 
-    /// Whether the thread that removes should look for answers, or ask on.
+    /// Reports whether the thread that removes should look for answers, or ask on.
     #[must_use]
     pub fn wants_removal(&self) -> bool {
         self.removal.is_running()
             && (self.removal.has_answer() || self.removal.may_ask() || self.is_stopping())
     }
 
-    /// Whether another entry may be removed.
+    /// Reports whether another entry may be removed.
     #[must_use]
     pub fn permission(&self) -> Permission {
         match () {

@@ -1,4 +1,4 @@
-//! The blocks of one file that is wanted: which have come, are written, are on record.
+//! The blocks of one file that is wanted: which have come, are written, are recorded.
 //!
 //! If a file of the same size is there already, the source sends the checksum of each block in
 //! place of its bytes, and the checksum is compared with the bytes that are read here. Such blocks
@@ -29,13 +29,13 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     Nobody,
-    /// The source, of what is on record by then.
+    /// The source, of what is recorded by then.
     Source,
     /// The file's only block.
     Block,
 }
 
-/// Whether the source was asked to announce a file anew, to get another place.
+/// Whether the source was asked to announce a file again, to get another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placing {
     Once,
@@ -61,7 +61,7 @@ pub(super) struct Blocks {
     counted_bytes: u64,
     /// Of these, bytes on record.
     on_record: RangeSet,
-    /// Whether all is written, and what is not on record will be durable with the file's name.
+    /// Whether all is written, and what is not recorded will be durable with the file's name.
     is_settled: bool,
     /// All blocks, if the file will be read back, by offset and length. After an attempt with
     /// another block size some overlap.
@@ -219,12 +219,12 @@ impl Blocks {
         withdrawn
     }
 
-    /// A block that is written is on record, or need not be.
+    /// A block that is written is recorded, or need not be.
     pub(super) fn on_recorded(&mut self, block: &BlockRecord) {
         self.on_record.insert(range_of(block));
     }
 
-    /// All is written: what is not on record need not go there.
+    /// All is written: what is not recorded need not go there.
     pub(super) fn settle(&mut self) {
         self.is_settled = true;
     }
@@ -245,7 +245,7 @@ impl Blocks {
         self.on_vouched();
     }
 
-    /// Whether its only block has come: then nothing of it goes on record.
+    /// Whether its only block has come: then nothing of it is recorded.
     pub(super) fn is_whole(&self) -> bool {
         self.word == Word::Block
     }
@@ -289,7 +289,7 @@ impl Blocks {
         withdrawn
     }
 
-    /// What is on record is not to be trusted: another attempt begins anew.
+    /// What is recorded is not to be trusted: another attempt starts over.
     pub(super) fn distrust(&mut self) {
         self.on_record = RangeSet::new();
     }

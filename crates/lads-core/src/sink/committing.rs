@@ -28,7 +28,7 @@ pub(super) struct Committing {
 struct Whole {
     commit: Commit,
     bytes: u64,
-    /// Blocks that are not on record.
+    /// Blocks that are not recorded.
     waiting: Vec<BlockRecord>,
 }
 
@@ -46,13 +46,13 @@ impl Committing {
         }
     }
 
-    /// A file of this many bytes is whole; these blocks of it are not on record.
+    /// A file of this many bytes is whole; these blocks of it are not recorded.
     pub(super) fn push(&mut self, commit: Commit, bytes: u64, waiting: Vec<BlockRecord>) {
         self.to_commit.push_back(Whole { commit, bytes, waiting });
     }
 
     /// No file gets its name any more, but for those of commits that run. Returns the others, with
-    /// their blocks that are not on record.
+    /// their blocks that are not recorded.
     pub(super) fn stop(&mut self) -> impl Iterator<Item = (EntryId, Vec<BlockRecord>)> {
         self.to_commit.drain(..).map(|whole| (whole.commit.entry, whole.waiting))
     }

@@ -30,9 +30,9 @@ pub struct SinkConfig {
     pub buffer_bytes: u32,
     /// Whether blocks are recorded in a journal, and count as done only then.
     pub has_journal: bool,
-    /// When this many bytes are written and not on record, they are put on record.
+    /// When this many bytes are written and not recorded, they are recorded.
     pub batch_bytes: u64,
-    /// When bytes have been written and not on record for this long, they are put on record.
+    /// When bytes have been written and not recorded for this long, they are recorded.
     pub batch_interval: Duration,
     /// Whether files are read back from storage before they count as done.
     pub verifies_media: bool,

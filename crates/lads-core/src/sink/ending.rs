@@ -129,8 +129,8 @@ impl Sink {
         self.outbox.take_back(entry);
     }
 
-    /// Drops a file if none of its blocks is under way. A file that is to be announced anew does
-    /// not wait for writes under way: they are on an OST that has turned slow, and go to a file
+    /// Drops a file if none of its blocks is in flight. A file that is to be announced again does
+    /// not wait for writes in flight: they are on an OST that has turned slow, and go to a file
     /// without a name.
     pub(super) fn discard_if_idle(&mut self, entry: EntryId) {
         let Some(file) = self.files.get(entry) else { return };

@@ -50,20 +50,20 @@ impl Write {
         self.rows.iter().map(|(row, _)| u64::from(row.block.length)).sum()
     }
 
-    /// Whether its bytes may wait in the stage.
+    /// Reports whether its bytes may wait in the stage.
     #[must_use]
     pub fn is_stageable(&self) -> bool {
         self.is_in_memory() && !self.is_comparison
     }
 
-    /// Whether its bytes are in memory, not in the stage.
+    /// Reports whether its bytes are in memory, not in the stage.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
         matches!(self.place, Place::Buffer(_))
     }
 }
 
-/// A file whose new blocks are to be put on record.
+/// A file whose new blocks are to be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncFile {
     /// The file.

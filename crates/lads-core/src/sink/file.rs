@@ -74,7 +74,7 @@ enum State {
     /// All of it is there; an I/O thread gives it its name, or will.
     Committing(Blocks, Interest),
     /// To be dropped when nothing of it is in flight. Only then is the source told: it may send the
-    /// file anew, or end the directory that it lies in.
+    /// file again, or end the directory that it lies in.
     Dropping(Blocks, Why),
     /// An I/O thread drops it, or will.
     Discarding(Blocks, Why),
@@ -86,7 +86,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interest {
     Wanted,
-    /// It was to be placed again, and its only block was under way already.
+    /// It was to be placed again, and its only block was in flight already.
     Unwanted,
 }
 

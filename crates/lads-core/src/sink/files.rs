@@ -42,7 +42,7 @@ impl Files {
     fn check_ending(&self, entry: EntryId, ending: &Ending) -> Result<(), ProtocolError> {
         let Some(file) = self.open.get(&entry) else { return Ok(()) };
         let text = match ending {
-            _ if file.is_unanswered() => "FILE_DONE for a file that is not answered",
+            _ if file.is_unanswered() => "FILE_DONE for an unanswered file",
             Ending::CompleteAt { size, .. } if !file.may_end_at(*size) => {
                 "FILE_DONE for an unsized file of another length"
             }
@@ -153,7 +153,7 @@ impl Files {
     /// A block is no longer with a thread, nor waits for one.
     ///
     /// # Panics
-    /// If it was not under way.
+    /// If it was not in flight.
     pub(super) fn on_block_released(&mut self, entry: EntryId) {
         if let Some(file) = self.open.get_mut(&entry) {
             file.blocks_mut().expect("only what is wanted is under way").on_released(1);

@@ -45,7 +45,7 @@ impl Outbox {
         self.answers.push_back((entry, Answer::Want { done, layout }));
     }
 
-    /// These blocks are on record, or need not be.
+    /// These blocks are recorded, or need not be.
     pub(super) fn tell_done(&mut self, entry: EntryId, blocks: &[BlockRecord]) {
         self.block_dones.extend(blocks.iter().map(|block| range_of(entry, block)));
     }
@@ -55,7 +55,7 @@ impl Outbox {
         self.block_dones.retain(|range| range.entry != entry);
     }
 
-    /// A file failed, and only what is on record is left of it: what was to be said of its other
+    /// A file failed, and only what is recorded is left of it: what was to be said of its other
     /// blocks is no longer true.
     pub(super) fn take_back_all_but(&mut self, entry: EntryId, on_record: &RangeSet) {
         let is_on_record =

@@ -1,7 +1,7 @@
 //! Which blocks that are written go on record, and when.
 //!
-//! They are made durable and put on record in batches: when there are enough of them, or when they
-//! have waited long enough. One batch is under way at a time, and the next one waits until the
+//! They are made durable and recorded in batches: when there are enough of them, or when they
+//! have waited long enough. One batch is in flight at a time, and the next one waits until the
 //! share of time that batches take is small: some file systems write nothing to a file while they
 //! sync it.
 
@@ -25,14 +25,14 @@ pub(super) struct Recording {
     has_journal: bool,
     batch_bytes: u64,
     batch_interval: Duration,
-    /// Files with blocks that are not on record, or were when they were dropped.
+    /// Files with blocks that are not recorded, or were when they were dropped.
     waiting: Vec<SyncFile>,
     /// Where each of them is in that list.
     places: EntryMap<usize>,
     waiting_bytes: u64,
     waiting_since: Option<Instant>,
     hurry: Hurry,
-    /// Files of which blocks are being put on record.
+    /// Files of which blocks are being recorded.
     running: EntrySet,
     /// Since when.
     running_since: Instant,
@@ -65,7 +65,7 @@ impl Recording {
         }
     }
 
-    /// Whether anything goes on record.
+    /// Whether anything is recorded.
     pub(super) fn has_journal(&self) -> bool {
         self.has_journal
     }
@@ -158,7 +158,7 @@ impl Recording {
         self.not_before = now + took.saturating_mul(self.parts).min(self.gap_max);
     }
 
-    /// Whether blocks of a file are being put on record.
+    /// Whether blocks of a file are being recorded.
     pub(super) fn is_running_for(&self, entry: EntryId) -> bool {
         self.running.contains(&entry)
     }

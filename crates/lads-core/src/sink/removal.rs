@@ -117,7 +117,7 @@ impl Removal {
         self.config.and_then(|it| it.count_max).is_some_and(|max| removed_count >= max)
     }
 
-    /// Whether another question may be asked now: few enough are under way.
+    /// Whether another question may be asked now: few enough are in flight.
     pub(super) fn may_ask(&self) -> bool {
         self.open.len() + self.answers.len() < QUESTIONS_OPEN_MAX
             && self.open_bytes + QUESTION_BYTES_MAX <= QUESTIONS_BYTES_MAX

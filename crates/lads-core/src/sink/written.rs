@@ -103,7 +103,7 @@ impl Sink {
         }
     }
 
-    /// All of a file is written. What is not on record need not go there: it will be durable with
+    /// All of a file is written. What is not recorded need not go there: it will be durable with
     /// the file's name, for which only the word of the source is missing. To sync the file twice
     /// would cost more than to send its last blocks again after a crash.
     fn settle(&mut self, entry: EntryId) {
@@ -113,7 +113,7 @@ impl Sink {
         self.commit_if_complete(entry);
     }
 
-    /// Blocks of a file are on record, or need not be.
+    /// Blocks of a file are recorded, or need not be.
     fn on_recorded(&mut self, entry: EntryId, blocks: &[BlockRecord]) {
         self.files.with(entry, |file| {
             let of_file = file.receiving_mut().expect("looked up by the caller");
@@ -174,7 +174,7 @@ impl Sink {
         }
     }
 
-    /// Blocks are on record, or not.
+    /// Blocks are recorded, or not.
     pub(super) fn on_synced(&mut self, now: Instant, results: Vec<(SyncFile, Option<Failure>)>) {
         self.recording.on_done(now);
         for (SyncFile { entry, blocks }, failure) in results {

@@ -34,10 +34,10 @@ impl Source {
         let (verb, bytes) = (file.verb(), file.data_bytes());
         let outcome = match answer {
             Answer::Have | Answer::Compare { .. } | Answer::Begun { .. } if file.is_unsized() => {
-                return Err(ProtocolError::OutOfPlace("FILE_ID that has some of an unsized file"));
+                return Err(ProtocolError::OutOfPlace("FILE_ID with blocks of an unsized file"));
             }
             Answer::Want { ref done, .. } if file.is_unsized() && !done.is_empty() => {
-                return Err(ProtocolError::OutOfPlace("FILE_ID that has some of an unsized file"));
+                return Err(ProtocolError::OutOfPlace("FILE_ID with blocks of an unsized file"));
             }
             Answer::Want { done, layout } => return self.on_wanted(entry, &done, layout),
             Answer::Begun { done } => return self.on_begun(entry, &done),
@@ -63,7 +63,7 @@ impl Source {
             }
             Answer::Would if self.config.is_dry_run => Outcome::Done(verb, bytes),
             Answer::Made | Answer::Would | Answer::Passed(_) => {
-                return Err(ProtocolError::OutOfPlace("FILE_ID for what is to be moved"));
+                return Err(ProtocolError::OutOfPlace("FILE_ID for an entry to be moved"));
             }
             Answer::Failed(failure) => Outcome::Failed(failure),
         };
@@ -85,7 +85,7 @@ impl Source {
             Answer::Passed(_) if self.config.may_pass => {}
             Answer::Failed(failure) => self.directories.on_failed(entry, *failure),
             Answer::Passed(_) => {
-                return Err(ProtocolError::OutOfPlace("FILE_ID that passes a directory over"));
+                return Err(ProtocolError::OutOfPlace("FILE_ID that skips a directory"));
             }
             Answer::Want { .. } | Answer::Begun { .. } | Answer::Compare { .. } => {
                 return Err(ProtocolError::OutOfPlace("FILE_ID that wants a directory"));

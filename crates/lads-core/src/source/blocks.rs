@@ -1,10 +1,10 @@
 //! The blocks of one file that the sink wants: which of them were read, and which it has.
 //!
 //! When all of a file was read, a thread checks whether the file is still what was announced, and
-//! the sink is told so (the source's word). That is while the last blocks are still under way, so
+//! the sink is told so (the source's word). That is while the last blocks are still in flight, so
 //! the sink can give the file its name as soon as it has them, without a round trip. From the
 //! moment the check begins, the thread that reads a block checks the file again after it: blocks
-//! that are lost under way are read once more, and the word holds for them, too.
+//! that are lost in flight are read once more, and the word holds for them, too.
 
 use crate::message::BlockRange;
 use crate::range::RangeSet;
@@ -79,7 +79,7 @@ impl Blocks {
         self.read.insert(block.offset..block.end());
     }
 
-    /// A block is to be read again, because it was lost here or under way.
+    /// A block is to be read again, because it was lost here or in flight.
     pub(super) fn on_again(&mut self, block: &Block) {
         self.read.remove(block.offset..block.end());
         if self.word == Word::Asked {

@@ -25,14 +25,14 @@ pub struct SourceConfig {
     pub is_in_order: bool,
     /// Whether nothing is moved, and the sink only says what would be.
     pub is_dry_run: bool,
-    /// Whether the sink may pass entries over, because the person asked for that.
+    /// Whether the sink may pass entries over, because the user asked for that.
     pub may_pass: bool,
     /// Whether the sink may ask which names the source has, in order to remove those that it has
     /// not.
     pub may_be_asked: bool,
     /// Whether files, links and special files are removed at the source when the sink has them.
     pub removes_sources: bool,
-    /// Whether everything that the person named exists.
+    /// Whether everything that the user named exists.
     pub is_all_there: bool,
     /// Whether the sink may ask for checksums of files that it has, in order to compare them.
     pub is_comparing: bool,

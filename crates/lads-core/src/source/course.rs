@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     No,
-    /// The sink was told to stop, and has not yet said that everything is on record.
+    /// The sink was told to stop, and has not yet said that everything is recorded.
     Asked,
     Done,
 }

@@ -41,7 +41,7 @@ impl Source {
             Ending::Complete => self.on_complete(entry),
             Ending::Dropped => return self.on_dropped(entry),
             Ending::Incomplete | Ending::CompleteAt { .. } => {
-                return Err(ProtocolError::OutOfPlace("FILE_DONE as of a source"));
+                return Err(ProtocolError::OutOfPlace("FILE_DONE that only a source sends"));
             }
         }
         Ok(())

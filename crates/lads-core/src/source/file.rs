@@ -265,7 +265,7 @@ impl File {
         self.parent
     }
 
-    /// What is done with the entry, as the person is told.
+    /// What is done with the entry, as the user is told.
     pub(super) fn verb(&self) -> Verb {
         self.verb
     }

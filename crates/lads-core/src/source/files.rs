@@ -11,8 +11,8 @@ use crate::units::{Block, EntryId, EntryMap};
 #[derive(Debug)]
 pub(super) struct Files {
     open: EntryMap<File>,
-    /// Files that failed while blocks of them were under way, each with the number of those blocks.
-    /// So there are at most as many as blocks under way, however many files fail.
+    /// Files that failed while blocks of them were in flight, each with the number of those blocks.
+    /// So there are at most as many as blocks in flight, however many files fail.
     failed: EntryMap<u32>,
     /// The bytes of all names and attributes.
     metadata_bytes: u64,
@@ -134,7 +134,7 @@ impl Files {
         }
     }
 
-    /// A file has failed: of its blocks under way, nobody will say whether they arrive.
+    /// A file has failed: of its blocks in flight, nobody will say whether they arrive.
     pub(super) fn on_failed(&mut self, entry: EntryId, file: &File) {
         let count = file.blocks().map_or(0, Blocks::out_count);
         if count > 0 {
@@ -142,7 +142,7 @@ impl Files {
         }
     }
 
-    /// Whether this file has failed while blocks of it are under way.
+    /// Whether this file has failed while blocks of it are in flight.
     pub(super) fn has_failed(&self, entry: EntryId) -> bool {
         self.failed.contains_key(&entry)
     }

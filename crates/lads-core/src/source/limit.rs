@@ -1,4 +1,4 @@
-//! Whether the person's rate limit lets anything through now, and how many bytes waited for it.
+//! Whether the user's rate limit lets anything through now, and how many bytes waited for it.
 
 use crate::pace::Pace;
 use crate::tuning::Tuning;

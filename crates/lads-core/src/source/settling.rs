@@ -8,7 +8,7 @@
 use super::event::Found;
 use super::file::Tries;
 use super::links::LinkKey;
-use crate::times::LONGEST_UNIT;
+use crate::times::UNIT_MAX;
 use crate::units::{EntryId, Instant};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,9 +20,6 @@ pub(super) struct Held {
     pub(super) tries: Tries,
     pub(super) link: Option<LinkKey>,
 }
-
-/// The longest unit in which a sink keeps times.
-const UNIT_MAX: Duration = Duration::from_nanos(LONGEST_UNIT as u64);
 
 /// The files that wait, by the time of their announcement.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! How many entries may be under way: memory grows with this, not with the tree.
+//! How many entries may be in flight: memory grows with this, not with the tree.
 
 use super::SourceConfig;
 use crate::limits::METADATA_BYTES_MAX;
@@ -12,13 +12,13 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// No entry is under way.
+    /// No entry is in flight.
     pub(super) fn new(config: &SourceConfig) -> Self {
         let (count_max, directories_max) = (config.window_entries, config.window_directories);
         Self { count: 0, count_max, directories_max }
     }
 
-    /// An entry is under way.
+    /// An entry is in flight.
     pub(super) fn on_open(&mut self) {
         self.count += 1;
     }
@@ -26,7 +26,7 @@ impl Window {
     /// An entry has ended.
     ///
     /// # Panics
-    /// If no entry was under way.
+    /// If no entry was in flight.
     pub(super) fn on_ended(&mut self) {
         assert!(self.count > 0, "an entry ended, and of {} none was under way", self.count_max);
         self.count -= 1;

@@ -2,7 +2,7 @@
 //!
 //! `null:COUNTxSIZE,...` is a directory of files without storage: what files cost, and not bytes.
 //!
-//! With them a person measures one part of a transfer without the others: what reading costs
+//! With them a user measures one part of a transfer without the others: what reading costs
 //! (`lads cp SRC null:`), what writing costs (`lads cp zero:10G DST`), and what LADS itself and the
 //! network cost (`lads cp null:10G host:null:`). XDD calls this the null transfer (figures 26 and
 //! 27 of its paper on long-distance transfers).
@@ -43,7 +43,7 @@ pub(crate) fn check_null_sink(options: &Options) -> Result<(), Fatal> {
         () if options.verify == Verify::Media => "--verify media",
         () => return Ok(()),
     };
-    Err(refused(&format!("{option} needs a sink that keeps what it gets; null: keeps nothing")))
+    Err(refused(&format!("{option} needs a sink that stores data; null: discards it")))
 }
 
 /// A source of bytes that lie on no storage: one file, or a directory of files.
@@ -99,16 +99,16 @@ impl NullSource {
     pub(crate) fn of(paths: &[Vec<u8>], options: &Options) -> Result<Option<Self>, Fatal> {
         let Some(source) = paths.iter().find_map(|path| Self::parse(path)) else {
             let is_sink = paths.iter().any(|path| is_null_sink(path));
-            let text = "null: as a source needs a size: null:10G; a file of that name is ./null:";
+            let text = "null: as a source needs a size: null:10G; write ./null: for that file name";
             return if is_sink { Err(refused(text)) } else { Ok(None) };
         };
         let text = match () {
-            () if paths.len() > 1 => "beside null:SIZE or zero:SIZE there can be no other source",
+            () if paths.len() > 1 => "null:SIZE or zero:SIZE must be the only source",
             () if options.check => "lads check needs files at both ends",
             () if options.deletion.is_some() => "--delete needs whole directories as SRC",
             () if options.removes_sources => "--remove-source-files needs files as SRC",
             () if options.files_from.is_some() => "--files-from needs a directory as SRC",
-            () if source.shape.bytes().is_none() => "no file can be that long",
+            () if source.shape.bytes().is_none() => "no file can have that size",
             () => return Ok(Some(source)),
         };
         Err(refused(text))
@@ -217,14 +217,14 @@ mod tests {
     fn what_has_no_meaning_is_refused() {
         let options = Options::default();
         let text = |result: Result<Option<NullSource>, Fatal>| result.unwrap_err().text;
-        assert!(text(source(&["null:1", "a"], &options)).contains("no other source"));
+        assert!(text(source(&["null:1", "a"], &options)).contains("must be the only source"));
         assert!(text(source(&["null:"], &options)).contains("needs a size"));
         for path in ["zero:15E", "null:16x1E", "null:18446744073709551615x0"] {
-            assert!(text(source(&[path], &options)).contains("that long"), "{path}");
+            assert!(text(source(&[path], &options)).contains("that size"), "{path}");
         }
         let checks = Options { check: true, ..Options::default() };
         assert!(text(source(&["null:1"], &checks)).contains("lads check"));
-        assert!(check_null_sink(&checks).unwrap_err().text.contains("keeps nothing"));
+        assert!(check_null_sink(&checks).unwrap_err().text.contains("discards it"));
         check_null_sink(&options).unwrap();
     }
 

@@ -10,7 +10,7 @@ pub(crate) const STDIO: &[u8] = b"-";
 
 /// How often a thread that waits for the other end of a pipe, or for a file to grow, looks whether
 /// the transfer is to stop. With half, a waiting transfer takes more of a processor than it need;
-/// with double, a person waits 0.2 s for Ctrl-C. Not measured.
+/// with double, a user waits 0.2 s for Ctrl-C. Not measured.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How much a pipe to or from another program should hold, in bytes: as much as Linux lets a user
@@ -30,8 +30,8 @@ pub(crate) fn on_other_host(path: &[u8]) -> Vec<u8> {
 }
 
 impl Job {
-    /// Whether an end can be read or written only once, from its beginning to its end: after an
-    /// outage, nothing can go on with it.
+    /// Reports whether an end can be read or written only once, from its beginning to its end:
+    /// after an outage, nothing can go on with it.
     #[must_use]
     pub fn is_once(&self) -> bool {
         let is_stdio = self.sources.iter().chain([&self.target]).any(|it| is_stdio(&it.path));
@@ -52,14 +52,12 @@ impl Job {
 /// What has none.
 pub(crate) fn check_input(paths: &[Vec<u8>], options: &Options) -> Result<(), Fatal> {
     let text = match () {
-        () if paths.len() > 1 => {
-            "beside -, a FIFO, a device or a file that grows there can be no other SRC"
-        }
-        () if options.check => "lads check needs files that can be read again",
+        () if paths.len() > 1 => "-, a FIFO, a device or a growing file must be the only SRC",
+        () if options.check => "lads check needs files that can be read twice",
         () if options.dry_run => "--dry-run needs files that can be examined",
         () if options.deletion.is_some() => "--delete needs whole directories as SRC",
         () if options.removes_sources => {
-            "--remove-source-files needs files that are moved as a whole as SRC"
+            "--remove-source-files needs complete regular files as SRC"
         }
         () if options.files_from.is_some() => "--files-from needs a directory as SRC",
         () => return Ok(()),
@@ -83,6 +81,6 @@ pub(crate) fn check_output(options: &Options) -> Result<(), Fatal> {
     };
     Err(Fatal::new(
         ExitCode::Usage,
-        format!("{option} has no meaning where DST is a pipe or a device"),
+        format!("{option} cannot be used if DST is a pipe or a device"),
     ))
 }

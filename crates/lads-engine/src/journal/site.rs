@@ -118,7 +118,7 @@ impl Own {
         } else if stat.st_nlink > 1 {
             Some(format!("it has {} names (hard links)", stat.st_nlink))
         } else if stat.st_mode & OTHERS_WRITE & !self.mode != 0 {
-            Some("others may write to it".to_owned())
+            Some("other users may write to it".to_owned())
         } else {
             None
         }
@@ -153,8 +153,8 @@ impl Site {
         if let Some(errno) = new.lockless {
             self.check_holder(&replay)?;
             board.notice(format!(
-                "{} has no file locks ({errno}): the journal {} says which process uses it; on \
-                 Lustre, the mount option flock gives locks",
+                "{} has no file locks ({errno}): the journal {} records which process uses it; on \
+                 Lustre, the mount option flock enables locks",
                 self.target, self.name
             ));
         }
@@ -256,7 +256,10 @@ impl Site {
         let check = |stat: &Stat| match own.difference(stat) {
             Some(difference) => Err(self.is_not_ours(name, &difference)),
             None if u64::try_from(stat.st_size).is_ok_and(|bytes| bytes <= BYTES_MAX) => Ok(()),
-            None => Err(self.is_not_ours(name, &format!("it takes {} bytes", stat.st_size))),
+            None => Err(self.is_not_ours(
+                name,
+                &format!("it has {} bytes, more than any journal", stat.st_size),
+            )),
         };
         match statat(&self.root, name, NOT_THROUGH_LINKS) {
             Ok(stat) => check(&stat)?,
@@ -284,7 +287,7 @@ impl Site {
                 let text = format!(
                     "process {pid} on {host} may be running the same transfer: it wrote {}/{}, and \
                      that file system has no locks; if it has ended, run the command on {host}, or \
-                     remove that file to begin anew",
+                     remove that file to start over",
                     self.target, self.name
                 );
                 Err(Fatal::new(ExitCode::Usage, text))
@@ -317,7 +320,7 @@ impl Site {
 
     fn is_running(&self, who: &str) -> Fatal {
         let text = format!(
-            "the same transfer is running already: {who} {} in the target directory {}",
+            "the same transfer is already running: {who} {} in the target directory {}",
             self.name, self.target
         );
         Fatal::new(ExitCode::Running, text)
@@ -325,8 +328,8 @@ impl Site {
 
     fn is_not_ours(&self, name: &str, difference: &str) -> Fatal {
         let text = format!(
-            "cannot use {}/{name} as the journal: {difference}, so it is not what lads left there; \
-             see who made it, remove it, and run the same command again",
+            "cannot use {}/{name} as the journal: {difference}, so lads did not create it; check \
+             which program did, remove it, and run the same command again",
             self.target
         );
         Fatal::new(ExitCode::SinkRefuses, text)

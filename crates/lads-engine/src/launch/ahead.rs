@@ -1,7 +1,7 @@
 //! A job as an argument of the command that starts the other end.
 //!
 //! It is said again on standard input, and must be the same there. A command that was set for the
-//! key of a person (`command=` in `authorized_keys`) gets no argument; then that is all there is.
+//! key of a user (`command=` in `authorized_keys`) gets no argument; then that is all there is.
 //! Whoever looks at the processes of the other host sees what is moved there, as with rsync. The
 //! tokens of the data streams are never arguments.
 

@@ -82,7 +82,9 @@ impl Distant {
         let beginning = Beginning { early: &early, first_word, silence: limit, stop: &stop };
         let (other, _) = Other::meet(builds, program, &beginning, &mut Unwatched)?;
         let (process, errors, input, output) = other.into_parts();
-        let no_handle = |error| Fatal::new(ExitCode::Other, format!("no more handles: {error}"));
+        let no_handle = |error| {
+            Fatal::new(ExitCode::Other, format!("cannot duplicate a file descriptor: {error}"))
+        };
         let socket = output.as_fd().try_clone_to_owned().map_err(no_handle)?;
         let process = Arc::new(Mutex::new(process));
         reap(&process);

@@ -23,7 +23,7 @@ pub(super) const GREETING_DEADLINE: Duration = Duration::from_secs(30);
 pub(super) const HELLO_BYTES_MAX: usize = 4 << 10;
 
 /// The longest LISTEN, in bytes: 256 tokens take 8.5 KiB. FATAL, which may come instead, has a
-/// sentence for the person and is not longer, either.
+/// sentence for the user and is not longer, either.
 pub(super) const LISTEN_BYTES_MAX: usize = 64 << 10;
 
 /// The control channel during the greeting.
@@ -115,12 +115,15 @@ pub(super) fn check_hello(message: Option<Message>, name: &str) -> Result<Hello,
         return Err(Fatal::new(ExitCode::Network, text));
     };
     let Message::Hello(hello) = message else {
-        return Err(Fatal::new(ExitCode::Usage, format!("{name} sent no greeting of LADS")));
+        return Err(Fatal::new(
+            ExitCode::Usage,
+            format!("{name} sent something other than the greeting of LADS"),
+        ));
     };
     let (software, own) = (&hello.software, env!("CARGO_PKG_VERSION"));
     if hello.magic != MAGIC || hello.version_min > VERSION || hello.version < VERSION_MIN {
         let text = format!(
-            "{name} runs {software} (protocols {} to {}), here is lads {own} (protocols \
+            "{name} runs {software} (protocols {} to {}), this host lads {own} (protocols \
              {VERSION_MIN} to {VERSION}): install the same version on both hosts",
             hello.version_min, hello.version
         );
@@ -131,9 +134,9 @@ pub(super) fn check_hello(message: Option<Message>, name: &str) -> Result<Hello,
     let own_schema = SchemaDigest(Some(DIGEST));
     if hello.version == VERSION && hello.schema != own_schema {
         let text = format!(
-            "{name} runs {software} (protocol {VERSION}, wire {}), here is lads {own} (protocol \
-             {VERSION}, wire {own_schema}): two builds that do not mean the same by what they say; \
-             install the same one on both hosts",
+            "{name} runs {software} (protocol {VERSION}, wire {}), this host lads {own} (protocol \
+             {VERSION}, wire {own_schema}): the messages of the two builds differ; install the \
+             same build on both hosts",
             hello.schema
         );
         return Err(Fatal::new(ExitCode::Usage, text));
@@ -185,9 +188,9 @@ mod tests {
         let other = Hello { schema: SchemaDigest(Some([0xab; 8])), ..hello() };
         let text = refusal(Hello { software: "lads 0.9".to_owned(), ..other });
         assert!(text.contains("dtn2 runs lads 0.9 (protocol 2, wire abababababababab)"), "{text}");
-        assert!(text.contains("install the same one on both hosts"), "{text}");
+        assert!(text.contains("install the same build on both hosts"), "{text}");
         let text = refusal(Hello { schema: SchemaDigest(None), ..hello() });
-        assert!(text.contains("wire not told"), "{text}");
+        assert!(text.contains("wire unknown"), "{text}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long ssh may be silent at first, by default. A person who is asked for a password, and for a
+/// How long ssh may be silent at first, by default. A user who is asked for a password, and for a
 /// second factor that comes by telephone, needs a minute or two. Half of this is too short for a
 /// second attempt. With the double, a script whose user is away would wait for ten minutes.
 const SSH_SILENCE: Duration = Duration::from_secs(300);
@@ -65,7 +65,7 @@ pub(super) struct Listening {
     pub(super) port: u16,
     /// One for each stream.
     pub(super) tokens: Vec<[u8; 32]>,
-    /// How many bytes its host lets a stream have under way.
+    /// How many bytes its host lets a stream have in flight.
     pub(super) window_bytes: u64,
 }
 
@@ -83,12 +83,12 @@ pub(super) struct Other {
     is_command_refused: bool,
     /// The first bytes that it has sent.
     first: Vec<u8>,
-    /// The remote shell, as the person gave it; and a command that the person can type to test the
+    /// The remote shell, as the user gave it; and a command that the user can type to test the
     /// login.
     shell: String,
     login: String,
     wording: &'static Wording,
-    /// Whether the person has already seen them.
+    /// Whether the user has already seen them.
     stderr: Stderr,
     errors: Errors,
     /// The terminal on which it may ask questions. Declared after the process: a remote shell that
@@ -101,7 +101,7 @@ pub(super) struct Program<'a> {
     pub(super) command: Command,
     /// The host that it leads to, if that is another one.
     pub(super) host: Option<&'a str>,
-    /// The remote shell as the person gave it.
+    /// The remote shell as the user gave it.
     pub(super) typed: &'a RemoteShell,
     pub(super) stderr: Stderr,
     pub(super) way: Way,
@@ -127,11 +127,11 @@ pub(super) struct Beginning<'e, 's> {
 pub(super) enum Way {
     /// A pipe each.
     Pipes,
-    /// One socket: whoever writes to it when the other end is gone gets an error, and no signal.
+    /// One socket: a write after the other end has disconnected fails, without a signal.
     Socket,
 }
 
-/// What a person can do, in the words of the program.
+/// What a user can do, in the words of the program.
 #[derive(Debug)]
 pub(super) struct Wording {
     /// Say where LADS is on the other host.
@@ -187,7 +187,7 @@ pub(super) struct FirstWord {
 }
 
 impl FirstWord {
-    /// `silence` is how long any peer may be silent. A command that involves ssh may ask a person
+    /// `silence` is how long any peer may be silent. A command that involves ssh may ask a user
     /// for a password; any other command is a program that answers or does not.
     pub(super) fn of(remote: &RemoteShell, silence: Duration) -> Self {
         let may_ask = involves_ssh(remote);
@@ -342,13 +342,13 @@ impl Other {
         let (system, machine) = match self.hear_line(patience)? {
             Line::Need { system, machine } => (system, machine),
             Line::Fail(why) => return Err(refused(why)),
-            Line::Ready => return Err(refused("it asked for nothing".to_owned())),
+            Line::Ready => return Err(refused("it sent no request".to_owned())),
         };
         if !builds.may_be_sent {
             let (version, option) = (env!("CARGO_PKG_VERSION"), self.wording.lads);
             return Err(fail(format!(
-                "there is no LADS {version} on {name}: install it there, omit --no-deploy, or say \
-                 where it is with {option}"
+                "there is no LADS {version} on {name}: install it there, omit --no-deploy, or give \
+                 its path with {option}"
             )));
         }
         let parcel = builds.parcel(&name, &system, &machine)?;
@@ -359,7 +359,7 @@ impl Other {
         match self.hear_line(patience) {
             Ok(Line::Ready) => sent,
             Ok(Line::Fail(why)) => Err(refused(why)),
-            Ok(Line::Need { .. }) => Err(refused("it asked twice".to_owned())),
+            Ok(Line::Need { .. }) => Err(refused("it sent its request twice".to_owned())),
             Err(error) => sent.and(Err(error)),
         }
     }
@@ -390,7 +390,7 @@ impl Other {
     }
 
     /// Waits for its first message. Another host may get more time than a process of this one,
-    /// because a person may be asked for a password. A long wait is shown.
+    /// because a user may be asked for a password. A long wait is shown.
     fn await_first_word(
         &mut self,
         remote: &FirstWord,
@@ -444,7 +444,7 @@ impl Other {
         let (name, login, seconds) = (&self.name, &self.login, remote.limit.as_secs());
         let set_by = if remote.is_as_any_silence { " (--timeout)" } else { "" };
         let text = format!(
-            "{name} said nothing for {seconds} s{set_by}: no answer of LADS and no error; try: \
+            "no reply from {name} within {seconds} s{set_by}, neither from LADS nor an error; try: \
              {login}, or wait longer with {}",
             self.wording.patience
         );
@@ -506,8 +506,8 @@ impl Other {
             Some(Message::Fatal { code, text }) => {
                 return Err(Fatal::new(exit_code_from(code), text).when_reached());
             }
-            Some(_) => "the other end did not say where it listens".to_owned(),
-            None => format!("{} ended before it began", self.name),
+            Some(_) => "the other end did not report its port".to_owned(),
+            None => format!("{} ended before the transfer began", self.name),
         };
         Err(Fatal::new(ExitCode::Network, text).when_reached())
     }
@@ -548,13 +548,13 @@ impl Other {
             Some(127) => Fatal::new(
                 ExitCode::Usage,
                 format!(
-                    "there is no {lads} on {name}: install it there, or say where it is with {}",
+                    "there is no {lads} on {name}: install it there, or give its path with {}",
                     self.wording.lads
                 ),
             ),
             Some(255) if is_refusal(&complaints) => Fatal::new(
                 ExitCode::Refused,
-                format!("{name} did not let us in; {told}, or try: {login}"),
+                format!("{name} rejected the login; {told}, or try: {login}"),
             ),
             Some(255) => Fatal::new(
                 ExitCode::Network,
@@ -563,7 +563,7 @@ impl Other {
             _ => Fatal::new(
                 ExitCode::Network,
                 format!(
-                    "{name} ended before LADS began there (exit {}){}",
+                    "{name} ended before LADS started there (exit {}){}",
                     code.map_or_else(|| "by a signal".to_owned(), |code| code.to_string()),
                     match (said, complaints.as_str()) {
                         ([], "") => String::new(),
@@ -579,12 +579,12 @@ impl Other {
         }
     }
 
-    /// What it wrote to standard error, or where the person finds that.
+    /// What it wrote to standard error, or where the user finds that.
     fn told(&self, complaints: &str) -> String {
         match (self.stderr, complaints.trim()) {
             (Stderr::PassedOn, _) => "see the message above".to_owned(),
-            (Stderr::Kept, "") => "it did not say why".to_owned(),
-            (Stderr::Kept, said) => format!("it said \"{}\"", said.escape_debug()),
+            (Stderr::Kept, "") => "it printed no reason".to_owned(),
+            (Stderr::Kept, said) => format!("it printed \"{}\"", said.escape_debug()),
         }
     }
 
@@ -604,8 +604,8 @@ impl Other {
         Fatal::new(
             ExitCode::Usage,
             format!(
-                "{} printed something before LADS began: \"{text}\"; a login script must print \
-                 nothing when there is no terminal",
+                "{} printed text before LADS started: \"{text}\"; a login script must print \
+                 nothing if there is no terminal",
                 self.name
             ),
         )
@@ -689,14 +689,14 @@ impl RemoteShell {
     }
 }
 
-/// The remote shell with the arguments that the person gave it.
+/// The remote shell with the arguments that the user gave it.
 pub(super) fn shell_command(remote: &RemoteShell) -> Command {
     let mut command = Command::new(remote.command.first().map_or("ssh", String::as_str));
     command.args(remote.command.iter().skip(1));
     command
 }
 
-/// A command that a person can type to log in to the other host in the same way as LADS.
+/// A command that a user can type to log in to the other host in the same way as LADS.
 fn login_command(remote: &RemoteShell, host: &str) -> String {
     shown(shell_words(remote).chain([host, "true"]))
 }
@@ -714,7 +714,7 @@ fn shell_words(remote: &RemoteShell) -> impl Iterator<Item = &str> {
     is_ssh.into_iter().chain(remote.command.iter().map(String::as_str))
 }
 
-/// Words of a command, quoted as a person would type them.
+/// Words of a command, quoted as a user would type them.
 fn shown<'a>(words: impl Iterator<Item = &'a str>) -> String {
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }

@@ -60,7 +60,7 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
-    /// Waits until it has ended by itself. `None` if it has not ended in time, or if the person
+    /// Waits until it has ended by itself. `None` if it has not ended in time, or if the user
     /// wants to stop.
     pub(crate) fn wait(&mut self, patience: &Patience<'_>) -> Option<ExitStatus> {
         loop {

@@ -2,8 +2,8 @@
 //!
 //! The other end names the address under which it was reached, but that is only its word: an
 //! attacker who controls the other end could make this host connect, and push data, to any host
-//! that it can reach. So data connections go to the address that the person gives
-//! (`--data-address`), or to the host that the person named, as this host resolves that name. The
+//! that it can reach. So data connections go to the address that the user gives
+//! (`--data-address`), or to the host that the user named, as this host resolves that name. The
 //! other end's word only decides which of those addresses is tried first. The name is resolved as
 //! `ssh -G` reports it, because it may be an alias in ssh's configuration.
 
@@ -46,7 +46,7 @@ const AT_ONCE_MAX: usize = 32;
 /// How data connections reach the other end.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// The address that the person gives.
+    /// The address that the user gives.
     pub(super) data_address: Option<String>,
     pub(super) host: Option<String>,
     /// ssh's settings for that host, if ssh starts the other end.
@@ -123,12 +123,12 @@ impl Route {
     fn failed(&self, error: &io::Error, tried: &str) -> Fatal {
         let is_timeout = matches!(Cut::of(error), Some(Cut::Silent(_) | Cut::Late(_)));
         let why = match is_timeout {
-            true => "no answer in time".to_owned(),
+            true => "no reply in time".to_owned(),
             false => error.to_string(),
         };
         let hint = match self.told.parse::<IpAddr>() {
             Ok(told) if self.host.is_some() && self.data_address.is_none() => {
-                format!(" (the other end says that it was reached at {told})")
+                format!(" (the other end reports that it was reached at {told})")
             }
             _ => String::new(),
         };
@@ -136,12 +136,12 @@ impl Route {
             "cannot connect a data stream to {tried}: {why}; open that port (--ports FIRST-LAST), \
              name another address (--data-address){hint}, or send data through ssh (--tunnel)"
         );
-        let reason = format!("no data connection to {tried} can be opened ({why})");
+        let reason = format!("data connections to {tried} fail ({why})");
         Fatal { is_timeout, ..Fatal::new(ExitCode::Network, text).when_blocked(reason) }
     }
 
-    /// The addresses for data streams, the most likely first: the one that the person gives, with
-    /// its port if it has one (a forwarded port), or those of the host that the person named.
+    /// The addresses for data streams, the most likely first: the one that the user gives, with
+    /// its port if it has one (a forwarded port), or those of the host that the user named.
     pub(super) fn addresses(&self, patience: &Patience<'_>) -> Result<Vec<SocketAddr>, Fatal> {
         if let Some(address) = &self.data_address {
             let (name, port) = part_port(address, self.port);
@@ -170,7 +170,7 @@ impl Route {
     fn unresolved(&self, name: &str, error: &io::Error) -> Fatal {
         let text = match self.told.parse::<IpAddr>() {
             Ok(told) => format!(
-                "data would go to {told}, but only the other end says that this is its address \
+                "data would go to {told}, but only the other end reports that this is its address \
                  ({name} does not resolve here: {error}); confirm it with --data-address {told}, \
                  or use --tunnel"
             ),
@@ -179,7 +179,7 @@ impl Route {
                  give one with --data-address ADDRESS, or use --tunnel"
             ),
         };
-        let reason = format!("no address for data connections is known ({name}: {error})");
+        let reason = format!("the address for data connections is unknown ({name}: {error})");
         Fatal::new(ExitCode::Network, text).when_blocked(reason)
     }
 }

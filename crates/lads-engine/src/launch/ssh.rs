@@ -1,4 +1,4 @@
-//! What ssh would do with the host that the person named: to which host name it connects, and
+//! What ssh would do with the host that the user named: to which host name it connects, and
 //! whether its wait for a connection has a limit.
 
 use super::process::{Process, start};
@@ -24,7 +24,7 @@ const CONNECT_SECONDS: u32 = 15;
 pub(super) struct Ssh {
     /// The host name to which it connects: its configuration may replace the name that was typed.
     pub(super) host_name: Option<String>,
-    /// Whether the person has limited the time to connect.
+    /// Whether the user has limited the time to connect.
     has_connect_timeout: bool,
 }
 

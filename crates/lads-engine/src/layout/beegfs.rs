@@ -37,9 +37,10 @@ const IN_FLIGHT_MAX: u32 = 4;
 const MODE: u32 = 0o600;
 
 /// A remark that holds wherever this provider is used.
-const REMARK: &str = "served by what BeeGFS publishes of its client (releases 7 and 8) and tested \
-    on golden bytes; not tried on a real one. Preferred targets are a wish that a server may \
-    refuse; how many targets a file has is said by its directory, and free space is not told";
+const REMARK: &str = "implemented from the published client of BeeGFS (releases 7 and 8) and \
+                      tested on golden bytes; not tried on a real BeeGFS. A server may ignore \
+                      preferred targets; the directory determines the number of targets per file, \
+                      and free space is not reported";
 
 /// The row in the table of providers.
 pub(super) const PROVIDER: Provider = Provider {

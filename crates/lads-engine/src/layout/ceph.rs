@@ -219,8 +219,8 @@ impl Layouts for Ceph {
             return Vec::new();
         }
         vec![
-            "the cluster is not known, so it is served as one target: `ceph pg map` must work \
-              here for this user (CEPH_CONF and CEPH_ARGS say as whom)"
+            "the map of the cluster is not available, so it is treated as one target: `ceph pg \
+             map` must work here for this user (CEPH_CONF and CEPH_ARGS select the credentials)"
                 .to_owned(),
         ]
     }
@@ -347,7 +347,7 @@ fn differs(
 ) -> String {
     let found = found.map_or_else(|| "an unknown layout".to_owned(), |found| found.to_string());
     let because = refusal.map_or_else(String::new, |errno| format!(" ({errno})"));
-    format!("wished for {wished}, has {found}{because}")
+    format!("requested {wished}, got {found}{because}")
 }
 
 #[cfg(test)]

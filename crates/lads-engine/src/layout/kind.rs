@@ -31,7 +31,7 @@ const OPAQUE: [Opaque; 21] = [
         mount_types: &["gpfs"],
         magic: Some(0x4750_4653),
         remark: "Storage Scale (GPFS) spreads the blocks of every file over all disks of a pool; \
-                 which disk holds which block is told only by its own library",
+                 only its own library reports which disk holds which block",
     },
     Opaque {
         name: "panfs",
@@ -43,34 +43,34 @@ const OPAQUE: [Opaque; 21] = [
         name: "daos",
         mount_types: &["fuse.daos"],
         magic: None,
-        remark: "DAOS places by a hash, and dfuse does not say where; the class of objects of new \
-                 files is that of their directory",
+        remark: "DAOS places data by a hash, and dfuse does not report where; new files get the \
+                 object class of their directory",
     },
     Opaque {
         name: "nfs",
         mount_types: &["nfs", "nfs4"],
         magic: Some(0x6969),
-        remark: "NFS does not tell programs where data lies, nor does the kernel pass on the \
-                 layouts of pNFS, which it uses by itself; so it is with VAST, Qumulo and others \
-                 that are mounted by it",
+        remark: "NFS does not report where data is stored, and the kernel does not expose the \
+                 layouts of pNFS that it uses; this includes VAST, Qumulo and others that are \
+                 mounted through NFS",
     },
     Opaque {
         name: "smb",
         mount_types: &["cifs", "smb3"],
         magic: Some(0xff53_4d42),
-        remark: "SMB does not tell programs where data lies",
+        remark: "SMB does not report where data is stored",
     },
     Opaque {
         name: "weka",
         mount_types: &["wekafs"],
         magic: None,
-        remark: "WekaFS spreads every file over all its servers and does not say where",
+        remark: "WekaFS spreads every file over all its servers and does not report where",
     },
     Opaque {
         name: "quobyte",
         mount_types: &["fuse.quobyte", "quobyte"],
         magic: None,
-        remark: "only Quobyte's own tools tell where data lies",
+        remark: "only Quobyte's own tools report where data is stored",
     },
     Opaque {
         name: "glusterfs",
@@ -88,26 +88,26 @@ const OPAQUE: [Opaque; 21] = [
         name: "moosefs",
         mount_types: &["fuse.mfs", "fuse.lizardfs", "fuse.saunafs"],
         magic: None,
-        remark: "only the tools of MooseFS and its forks tell where chunks lie",
+        remark: "only the tools of MooseFS and its forks report where chunks are stored",
     },
     Opaque {
         name: "s3",
         mount_types: &["fuse.s3fs", "fuse.mountpoint-s3", "fuse.goofys", "fuse.geesefs"],
         magic: None,
-        remark: "an object store does not say where its data lies",
+        remark: "an object store does not report where its data is stored",
     },
     Opaque {
         name: "sshfs",
         mount_types: &["fuse.sshfs"],
         magic: None,
-        remark: "data goes twice through the network; an end of the transfer on the host that \
-                 holds the data is quicker",
+        remark: "data crosses the network twice; the transfer is faster if its end runs on the \
+                 host that holds the data",
     },
     Opaque {
         name: "dvs",
         mount_types: &["dvs"],
         magic: None,
-        remark: "DVS forwards a file system of other hosts, whose layouts it does not pass on",
+        remark: "DVS forwards a file system of other hosts and does not report its layouts",
     },
     Opaque {
         name: "afs",
@@ -119,44 +119,44 @@ const OPAQUE: [Opaque; 21] = [
         name: "9p",
         mount_types: &["9p"],
         magic: Some(0x0102_1997),
-        remark: "a directory of another host, whose disks are not seen",
+        remark: "a directory of another host, whose disks are not visible",
     },
     Opaque {
         name: "virtiofs",
         mount_types: &["virtiofs"],
         magic: None,
-        remark: "a directory of the host of this virtual machine, whose disks are not seen",
+        remark: "a directory of the host of this virtual machine, whose disks are not visible",
     },
     Opaque {
         name: "lustre",
         mount_types: &["lustre"],
         magic: Some(0x0bd0_0bd0),
-        remark: "this client of Lustre does not tell its targets",
+        remark: "this client of Lustre does not report its targets",
     },
     Opaque {
         name: "ceph",
         mount_types: &["ceph", "fuse.ceph-fuse", "fuse.ceph"],
         magic: Some(0x00c3_6400),
-        remark: "this client of CephFS does not tell its targets",
+        remark: "this client of CephFS does not report its targets",
     },
     Opaque {
         name: "beegfs",
         mount_types: &["beegfs"],
         magic: Some(0x1983_0326),
-        remark: "this client of BeeGFS does not tell its targets",
+        remark: "this client of BeeGFS does not report its targets",
     },
     Opaque {
         name: "orangefs",
         mount_types: &["pvfs2"],
         magic: Some(0x2003_0528),
-        remark: "which server of OrangeFS holds what stands in the configuration of its servers; \
-                 with a copy of that as /etc/orangefs-server.conf, each is a target",
+        remark: "only the configuration of OrangeFS's servers shows where data is stored; with a \
+                 copy of it as /etc/orangefs-server.conf, each server is a target",
     },
     Opaque {
         name: "zfs",
         mount_types: &["zfs"],
         magic: Some(0x2fc1_2fc1),
-        remark: "ZFS does not show which disks of its pool hold a file",
+        remark: "ZFS does not report which disks of its pool hold a file",
     },
 ];
 

@@ -43,8 +43,8 @@ const DELAY_LAYOUT: OFlags = OFlags::from_bits_retain(0o20_400);
 const IN_FLIGHT_MAX: u32 = 4;
 
 /// A remark that holds wherever this provider is used.
-const REMARK: &str = "served by what Lustre publishes (releases 2.12 to 2.17) and tested on golden \
-    bytes and an emulator; not tried on a real one";
+const REMARK: &str = "implemented from the published sources of Lustre (releases 2.12 to 2.17) and \
+                      tested on golden bytes and an emulator; not tried on a real Lustre";
 
 /// The largest stripe size that can be set.
 const STRIPE_SIZE_MAX: u32 = u32::MAX - 0xffff;

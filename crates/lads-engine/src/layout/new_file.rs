@@ -70,7 +70,7 @@ pub(super) fn difference(
     };
     let found = list(&mut layout.osts());
     let because = refusal.map_or_else(String::new, |errno| format!(" ({errno})"));
-    Some(format!("wished for {wished}, is on {found}{because}"))
+    Some(format!("requested {wished}, got {found}{because}"))
 }
 
 fn named(spec: &OstSpec) -> String {

@@ -41,14 +41,15 @@ const CONFIGS: [&str; 5] = [
 const IN_FLIGHT_MAX: u32 = 4;
 
 /// A remark that holds wherever this provider is used.
-const REMARK: &str = "served by what OrangeFS publishes (release 2.9) and tested on golden bytes; \
-    not tried on a real one. Where new files go is said by attributes of their directory";
+const REMARK: &str = "implemented from the published sources of OrangeFS (release 2.9) and tested \
+                      on golden bytes; not tried on a real OrangeFS. Attributes of a directory \
+                      determine where its new files are placed";
 
 /// The row in the table of providers.
 pub(super) const PROVIDER: Provider = Provider {
     name: "orangefs",
     at: |path| Some(Box::new(Orangefs::at(path)?)),
-    refusal: "is not on OrangeFS, or no copy of its servers' /etc/orangefs-server.conf is there",
+    refusal: "is not on OrangeFS, or there is no copy of its servers' /etc/orangefs-server.conf",
     #[cfg(test)]
     put_to_test: tests::keep_the_contract,
 };

@@ -57,10 +57,9 @@ impl Synthetic {
                 }
                 _ => {
                     return Err(format!(
-                        "synthetic layout: {parameter:?} makes no sense; there are osts and \
-                         stripe_count (1 to {STRIPE_COUNT_MAX}), stripe_size (a multiple of \
-                         4096), copies (1 to {COPIES_MAX}), latency_ms (0 to \
-                         {STRIPE_COUNT_MAX})"
+                        "synthetic layout: {parameter:?} is invalid; the parameters are osts and \
+                         stripe_count (1 to {STRIPE_COUNT_MAX}), stripe_size (a multiple of 4096), \
+                         copies (1 to {COPIES_MAX}), latency_ms (0 to {STRIPE_COUNT_MAX})"
                     ));
                 }
             }

@@ -93,7 +93,7 @@ fn shown_in_proc(file: &OwnedFd) -> String {
 }
 
 /// A symbolic link or special file, held by a descriptor that does not open it (`O_PATH`): opening
-/// a FIFO can wait for ever, and opening a device can do anything. Another entry may get its name;
+/// a FIFO can wait forever, and opening a device can do anything. Another entry may get its name;
 /// the handle still leads to the same one.
 #[derive(Debug)]
 pub(crate) struct Held {

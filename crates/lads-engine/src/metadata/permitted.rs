@@ -1,4 +1,4 @@
-//! Which metadata the sink gives to entries: only what the person asked for, whatever the source
+//! Which metadata the sink gives to entries: only what the user asked for, whatever the source
 //! says.
 //!
 //! The source leaves out the rest, too, but the sink does not rely on that: it may run as root for
@@ -53,7 +53,7 @@ pub(crate) fn permitted(entry: &Entry, options: &Options) -> Permitted {
     Permitted { metadata, reductions }
 }
 
-/// Whether the person asked for such an entry. Special files must be of a sort named on the command
+/// Whether the user asked for such an entry. Special files must be of a sort named on the command
 /// line, and of a type that special files can have.
 pub(crate) fn is_asked_for(kind: &Kind, options: &Options) -> bool {
     let Kind::Special { file_type, .. } = kind else { return true };

@@ -265,13 +265,13 @@ impl Client {
         Self::begin(server, options, || Ok(connection))
     }
 
-    /// What the server is called, for a person.
+    /// What the server is called, for the user.
     #[must_use]
     pub fn server(&self) -> &str {
         self.link.name()
     }
 
-    /// Whether the connection is lost.
+    /// Reports whether the connection is lost.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.link.is_lost()
@@ -289,7 +289,7 @@ impl Client {
         self.link.awaited()
     }
 
-    /// How many frames may be under way.
+    /// How many frames may be in flight.
     #[cfg(test)]
     pub(super) fn under_way_max(&self) -> usize {
         self.link.under_way_max(&self.link.lock())
@@ -348,13 +348,13 @@ impl Client {
         file::delete(&self.link, path)
     }
 
-    /// How many bytes went to the local disk so far.
+    /// Returns how many bytes went to the local disk so far.
     #[must_use]
     pub fn staged(&self) -> StagedBytes {
         self.link.staged()
     }
 
-    /// How many bytes of what was read did not cost a round trip.
+    /// Returns how many bytes of what was read did not cost a round trip.
     #[must_use]
     pub fn read_bytes(&self) -> ReadBytes {
         self.link.read_bytes()
@@ -369,7 +369,7 @@ impl Client {
     }
 }
 
-/// A server, for a person.
+/// A server, for the user.
 fn shown(server: &Server) -> String {
     match server {
         Server::At(at) => at.clone(),
@@ -387,8 +387,8 @@ fn reach(at: &str, token: &Token, timeout: Duration) -> Result<Connection, Remot
         io::ErrorKind::UnexpectedEof => RemoteError {
             errno: Errno::ACCESS.raw_os_error(),
             text: format!(
-                "the server of remote files {at} closed the connection without an answer; is the \
-                 token right?"
+                "the server of remote files {at} closed the connection without a reply; check the \
+                 token"
             ),
         },
         _ => RemoteError::lost(format!("cannot reach the server of remote files {at}: {error}")),

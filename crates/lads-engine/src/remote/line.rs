@@ -33,7 +33,7 @@ impl Line for Distant {
     fn last_words(&self) -> String {
         match self.last_words().trim() {
             "" => String::new(),
-            said => format!("; it said \"{}\"", said.escape_debug()),
+            said => format!("; it printed \"{}\"", said.escape_debug()),
         }
     }
 }

@@ -93,7 +93,9 @@ impl FileServer {
         let shares = Descriptors::of(limit, *sessions_max);
         let notice = (shares.clients < *sessions_max).then(|| {
             let clients = shares.clients;
-            format!("there can be {clients} clients, not {sessions_max}: ulimit -n is {limit}")
+            format!(
+                "at most {clients} clients can connect, not {sessions_max}: ulimit -n is {limit}"
+            )
         });
         let shared = Shared::open(reach, layouts, (shares.clients, shares.files), *buffers_bytes)?;
         let service = Service::open(config.listen, config.token.0, shares.visitors)
@@ -101,7 +103,7 @@ impl FileServer {
         Ok(Self { service, shared, silence_max: SILENCE_MAX, notice })
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.service.address()
@@ -130,7 +132,7 @@ impl FileServer {
                 let admitted = both_ways(&socket)
                     .and_then(|connection| self.shared.admit(Box::new(socket), connection));
                 if let Err(error) = admitted {
-                    told(&format!("{name} is turned away: {error}"));
+                    told(&format!("{name} is rejected: {error}"));
                 }
             }
         }
@@ -165,11 +167,11 @@ pub(super) fn serve_here(socket: OwnedFd, path: &[u8]) -> Result<(), String> {
     let (ended, storage) = (stop.clone(), Arc::clone(&shared.storage));
     let awaiting = spawn("lads-serve", move || {
         let _ = is_over.recv();
-        ended.set("the client is gone");
+        ended.set("the client has disconnected");
         storage.end();
     });
     awaiting.map_err(|error| {
-        stop.set("it could not begin");
+        stop.set("it could not start");
         shared.storage.end();
         error.to_string()
     })?;
@@ -212,7 +214,7 @@ pub fn serve_own_client(
     // A thread that hangs in a call to storage, or reads a pipe that nobody closes, is not waited
     // for: it ends with the process.
     let _ = is_over.recv();
-    stop.set("the client is gone");
+    stop.set("the client has disconnected");
     Ok(())
 }
 
@@ -246,7 +248,7 @@ struct Shared {
     storage: Arc<Storage>,
     groups: Groups,
     locks: FileLocks,
-    /// The host, for messages to a person.
+    /// The host, for messages to a user.
     host: String,
     sessions: Places,
     files: Places,
@@ -264,7 +266,7 @@ impl Shared {
         let buffers_each = all / sessions_max.max(1);
         if buffers_each == 0 || sessions_max == 0 {
             let needed = (u64::from(sessions_max) * u64::from(FRAME_BYTES)) >> 20;
-            return Err(format!("{sessions_max} sessions need buffers of {needed}M at least"));
+            return Err(format!("{sessions_max} sessions need buffers of at least {needed}M"));
         }
         let arena = |count| {
             lads_sys::Arena::new(count, FRAME_BYTES as usize)
@@ -297,7 +299,8 @@ impl Shared {
         connection: (Arc<dyn Transport>, Channel),
     ) -> io::Result<()> {
         let place = self.sessions.take();
-        let place = place.ok_or_else(|| io::Error::other("there are as many clients as may be"))?;
+        let place =
+            place.ok_or_else(|| io::Error::other("the maximum number of clients is connected"))?;
         let shared = Arc::clone(self);
         let share = (place, self.buffers_each);
         let (begin, begun) = sync_channel(1);

@@ -51,7 +51,9 @@ pub fn read_token(path: &Path) -> io::Result<Token> {
     let file = openat(CWD, path, flags, Mode::empty())?;
     let stat = fstat(&file)?;
     if stat.st_mode & 0o077 != 0 || (stat.st_uid != geteuid().as_raw() && stat.st_uid != 0) {
-        return Err(io::Error::other("others can read it: chmod 600 and your own, please"));
+        return Err(io::Error::other(
+            "other users can read it: it must belong to you, with mode 600 (chmod 600)",
+        ));
     }
     let mut text = String::new();
     File::from(file).take(FILE_BYTES_MAX).read_to_string(&mut text)?;

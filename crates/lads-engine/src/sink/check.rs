@@ -21,7 +21,7 @@ const PAGE_BYTES: u64 = 4096;
 const PIECE_BYTES: usize = 1 << 20;
 
 impl SinkEnd {
-    /// Reads a file back from storage, past the page cache; says which blocks are not what was
+    /// Reads a file back from storage, bypassing the page cache; says which blocks are not what was
     /// written, in this attempt or an earlier one.
     pub(super) fn read_back(
         &self,

@@ -111,7 +111,7 @@ impl SinkEnd {
     fn read_uncached(&self, file: &OpenThere, to: &mut [u8], at: u64) -> Result<usize, Errno> {
         let (count, flag) = read_uncached(&file.handle, to, at)?;
         if flag == Flag::Unknown {
-            self.notice_fallback("uncached I/O: what was read is dropped from the page cache");
+            self.notice_fallback("uncached I/O: read data is dropped from the page cache");
         }
         Ok(count)
     }
@@ -157,7 +157,7 @@ impl SinkEnd {
         }
         let handle = open(flags)?;
         if is_asked_for {
-            self.notice_fallback("direct I/O: what is compared there may come from the page cache");
+            self.notice_fallback("direct I/O: compared data may come from the page cache");
             // Clean pages are dropped, so that most of the file is read from storage.
             let _ = fadvise(&handle, 0, None, Advice::DontNeed);
         }

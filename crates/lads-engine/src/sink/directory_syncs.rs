@@ -2,7 +2,7 @@
 //!
 //! A sync makes durable what was renamed in the directory before it began. The kernel holds the
 //! lock of the directory meanwhile, in which nothing else can be made or renamed. So at most one
-//! sync of a directory is under way, and whoever comes meanwhile shares the next one.
+//! sync of a directory is in flight, and whoever comes meanwhile shares the next one.
 
 use crate::board::lock;
 use crate::paths::sync_names;

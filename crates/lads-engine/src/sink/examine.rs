@@ -49,7 +49,9 @@ impl SinkEnd {
             let is_file = matches!(roots, [Root { is_directory: false, .. }]);
             if matches!(instead, Instead::Output(_)) && !is_file {
                 let name = String::from_utf8_lossy(target);
-                let text = format!("a single file can be written to {name}, and SRC is more");
+                let text = format!(
+                    "only a single file can be written to {name}, and SRC is not a single file"
+                );
                 return Err(Fatal::new(ExitCode::SinkRefuses, text));
             }
             return self.missing_place();
@@ -76,7 +78,7 @@ impl SinkEnd {
             (Ok(_), None) => Err(Fatal::new(
                 ExitCode::SinkRefuses,
                 format!(
-                    "the target {} is a file, and what is to be moved needs a directory",
+                    "the target {} is a file, and the sources need a directory",
                     String::from_utf8_lossy(target)
                 ),
             )),
@@ -127,7 +129,7 @@ impl SinkEnd {
                 Ok(()) => sync_name(path)
                     .map_err(|errno| self.cannot("make durable the directory of", path, errno))?,
                 Err(Errno::EXIST) => {}
-                Err(errno) => return Err(self.cannot("make the directory", path, errno)),
+                Err(errno) => return Err(self.cannot("create the directory", path, errno)),
             }
         }
         Ok(true)
@@ -139,14 +141,14 @@ impl SinkEnd {
             Ok(()) => {}
             // Somebody else has made it since we looked, such as another transfer.
             Err(Errno::EXIST) => return self.open_root(target, self.open_directory(target)?, None),
-            Err(errno) => return Err(self.cannot("make the target directory", target, errno)),
+            Err(errno) => return Err(self.cannot("create the target directory", target, errno)),
         }
         let handle = open_made(target).map_err(|errno| {
             let place = self.place_name(target);
             let text = format!(
-                "{place} is not the directory that was made there a moment ago ({errno}): see who \
-                 may write in the directory above it, or make it yourself, then run the same \
-                 command again"
+                "{place} is not the directory that was created there a moment ago ({errno}): check \
+                 which users may write in its parent directory, or create it yourself, then run \
+                 the same command again"
             );
             Fatal::new(ExitCode::SinkRefuses, text)
         })?;
@@ -475,7 +477,7 @@ impl SinkEnd {
     }
 
     /// The blocks on record that are still right, of a file that has changed since the last of them
-    /// went on record. Somebody may have written to it, or LADS itself before it was killed. So the
+    /// was recorded. Somebody may have written to it, or LADS itself before it was killed. So the
     /// blocks are compared with their checksums. `None` if the file is of no use.
     fn still_sound(
         &self,
@@ -491,8 +493,8 @@ impl SinkEnd {
         }
         if blocks.len() < count {
             self.board.notice(format!(
-                "{}: what is at the sink of it was changed since the last attempt: {} of {count} \
-                 blocks are sent again",
+                "{}: its data at the sink was changed since the last attempt: {} of {count} blocks \
+                 are sent again",
                 String::from_utf8_lossy(&path),
                 count - blocks.len()
             ));
@@ -712,7 +714,7 @@ fn what_is_there(
     }
 }
 
-/// Makes the name of a directory that a person named durable in the directory above.
+/// Makes the name of a directory that a user named durable in the directory above.
 fn sync_name(path: &[u8]) -> Result<(), Errno> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let cut = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);

@@ -89,7 +89,7 @@ impl Output {
         };
         let sort = sort.map_err(|errno| {
             let hint = match errno {
-                Errno::BUSY => ": it is in use, as if it were mounted",
+                Errno::BUSY => ": it is in use, for example mounted",
                 _ => "",
             };
             Fatal::new(ExitCode::SinkRefuses, format!("cannot write to {name}: {errno}{hint}"))
@@ -316,7 +316,7 @@ impl SinkEnd {
     }
 }
 
-/// Standard output. A pipe is opened anew, so that writing to it never blocks a thread and its
+/// Standard output. A pipe is opened again, so that writing to it never blocks a thread and its
 /// other users do not notice; a file must keep its offset.
 fn standard() -> Result<OwnedFd, Errno> {
     let own = io::stdout().as_fd().try_clone_to_owned().map_err(|_| Errno::BADF)?;

@@ -37,7 +37,7 @@ impl Placing {
     }
 }
 
-/// By which rule new files are placed on this file system: as the user wants, if it heeds that.
+/// By which rule new files are placed on this file system: as the user wants, if it respects that.
 pub(super) fn config(options: &Options, layouts: &dyn Layouts) -> PlacingConfig {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let heeds_any = match layouts.heeds() {
@@ -78,8 +78,8 @@ impl SinkEnd {
         if !self.placing.has_told.swap(true, Ordering::Relaxed) {
             let path = String::from_utf8_lossy(path);
             self.board.notice(format!(
-                "the sink file system does not place every file as wished, which --sink place=inherit \
-                 would leave to it: {path}: {difference}"
+                "the sink file system does not place every file as requested (with --sink \
+                 place=inherit, it chooses itself): {path}: {difference}"
             ));
         }
     }

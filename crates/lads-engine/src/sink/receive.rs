@@ -74,7 +74,7 @@ impl SinkEnd {
         let buffer =
             self.buffers[id.0 as usize].lock().unwrap_or_else(PoisonError::into_inner).take();
         if buffer.is_none() {
-            let text = "a buffer was written twice: this is a mistake in LADS, please report it";
+            let text = "a buffer was written twice: this is a bug in LADS, please report it";
             self.hub.fail(Fatal::new(ExitCode::Other, text));
         }
         buffer

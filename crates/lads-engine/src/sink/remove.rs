@@ -41,8 +41,8 @@ impl SinkEnd {
             Removal::new(self).run();
         } else {
             self.board.notice(
-                "nothing was deleted at the sink, because something failed: the same command does \
-                 it when nothing does; --ignore-errors does it in any case"
+                "nothing was deleted at the sink, because of failures: the same command deletes \
+                 when nothing fails; --ignore-errors deletes in any case"
                     .to_owned(),
             );
         }
@@ -111,8 +111,8 @@ impl<'a> Removal<'a> {
         }
         if self.kept_count > 0 {
             self.end.board.notice(format!(
-                "directories that the source does not have, and that stay: {}, for what is in them \
-                 is left out (--exclude) or belongs to a transfer of LADS",
+                "directories that the source does not have, but that were not deleted: {}, because \
+                 they contain excluded entries (--exclude) or files of a transfer of LADS",
                 self.kept_count
             ));
         }

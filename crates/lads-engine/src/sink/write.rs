@@ -90,7 +90,7 @@ impl SinkEnd {
         let flag =
             write_to(&temporary, bytes, offset).map_err(|errno| failed(Operation::Write, errno))?;
         if flag == Flag::Unknown {
-            self.notice_fallback("uncached I/O: what is written is dropped from the page cache");
+            self.notice_fallback("uncached I/O: written data is dropped from the page cache");
         }
         self.io_bytes.count(temporary.caching, bytes.len() as u64);
         if self.layouts.starts_writeback() && temporary.caching != Caching::Direct {
@@ -194,7 +194,8 @@ impl SinkEnd {
         Ok(())
     }
 
-    /// The same file, to be written past the page cache, if it is large enough and that can be.
+    /// The same file, to be written bypassing the page cache, if it is large enough and that can
+    /// be.
     fn open_direct(
         &self,
         file: &OwnedFd,
@@ -221,7 +222,7 @@ impl SinkEnd {
     /// Tells once what the file system does not take, and what is done instead.
     pub(super) fn notice_fallback(&self, what: &str) {
         if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
-            self.board.notice(format!("the sink file system does not take {what}"));
+            self.board.notice(format!("the sink file system does not support {what}"));
         }
     }
 
@@ -273,7 +274,7 @@ impl SinkEnd {
     }
 
     /// Makes the data of a file durable. Returns the status of the file, if it is still wanted. A
-    /// write under way may change that status; then the next attempt compares the blocks.
+    /// write in flight may change that status; then the next attempt compares the blocks.
     fn sync_data(&self, entry: EntryId) -> Result<Option<Identity>, Failure> {
         let Some(item) = self.table.get(entry) else { return Ok(None) };
         let _asked = self.begin_call(Operation::Sync, entry, None);
@@ -335,7 +336,7 @@ impl SinkEnd {
 }
 
 impl Drop for SinkEnd {
-    /// Files that no block came for would be made anew by another attempt.
+    /// Files that no block came for would be made again by another attempt.
     fn drop(&mut self) {
         for item in self.table.take_all() {
             if let FileState::Made(_) = lock(&item.temporary).end() {
@@ -383,7 +384,8 @@ impl Temporary {
     }
 }
 
-/// Writes a block. Bytes that cannot go past the page cache go through it, by a second descriptor.
+/// Writes a block. Bytes that cannot bypass the page cache go through it, by a second
+/// descriptor.
 fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<Flag, Errno> {
     let Temporary { file, directory, name, caching, .. } = temporary;
     match caching {
@@ -401,7 +403,7 @@ fn write_to(temporary: &Temporary, bytes: &[u8], offset: u64) -> Result<Flag, Er
     write_all(&through_cache, rest, offset + pages_end as u64).map(|()| Flag::Known)
 }
 
-/// How many of the bytes, from the first on, can go past the page cache: whole pages, if they
+/// How many of the bytes, from the first on, can bypass the page cache: whole pages, if they
 /// begin on a page in memory and in the file. Small files follow each other in a frame without a
 /// gap, so all but the first may begin anywhere in memory.
 fn direct_bytes(bytes: &[u8], offset: u64) -> usize {
@@ -428,7 +430,7 @@ mod tests {
         assert_eq!(direct_bytes(&next[..PAGE_BYTES], 0), 0);
     }
 
-    /// A write may be under way while its file is dropped to be placed again, and another entry
+    /// A write may be in flight while its file is dropped to be placed again, and another entry
     /// have a file of the same name by then.
     #[test]
     fn what_is_written_late_to_a_dropped_file_does_not_reach_another_of_its_name() {

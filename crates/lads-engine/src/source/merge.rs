@@ -61,7 +61,7 @@ impl Level {
         indices
     }
 
-    /// Whether only one name of this directory is moved: the one that the person gave.
+    /// Whether only one name of this directory is moved: the one that the user gave.
     pub(super) fn is_named(&self, index: usize) -> bool {
         !self.whole.contains(&index)
     }

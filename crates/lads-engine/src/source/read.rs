@@ -246,7 +246,7 @@ impl SourceEnd {
             && !self.has_noticed_mirrors.swap(true, Ordering::Relaxed)
         {
             let text =
-                format!("the source's file system does not allow a copy to be chosen: {errno}");
+                format!("the source file system does not support the choice of a copy: {errno}");
             self.board.notice(text);
         }
         Ok(file)
@@ -319,7 +319,7 @@ impl SourceEnd {
         }
         let (count, flag) = read_uncached(&file.handle, to, offset)?;
         if flag == Flag::Unknown {
-            self.notice_fallback("uncached I/O: what was read is dropped from the page cache");
+            self.notice_fallback("uncached I/O: read data is dropped from the page cache");
         }
         Ok(count)
     }
@@ -327,7 +327,7 @@ impl SourceEnd {
     /// Tells once what the file system does not take, and what is done instead.
     fn notice_fallback(&self, what: &str) {
         if !self.has_noticed_fallback.swap(true, Ordering::Relaxed) {
-            self.board.notice(format!("the source file system does not take {what}"));
+            self.board.notice(format!("the source file system does not support {what}"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The sources that a person named.
+//! The sources that a user named.
 
 use crate::board::Board;
 use crate::event::ExitCode;

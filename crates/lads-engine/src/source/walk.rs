@@ -709,8 +709,8 @@ impl<'a> Walker<'a> {
         if !self.end.frontier.has_told_of_others.swap(true, Ordering::Relaxed) {
             let path = shortened(path.to_vec());
             self.end.board.notice(format!(
-                "several sources have {}: of entries with the same name, the one in the first named \
-                 source is moved, or the directory if one of them is a directory",
+                "several sources contain {}: of entries with the same name, the first source wins; \
+                 directories win over files",
                 String::from_utf8_lossy(&path)
             ));
         }
@@ -733,7 +733,7 @@ impl<'a> Walker<'a> {
         if let Some(first) = first {
             let first = String::from_utf8_lossy(&shortened(first.clone())).into_owned();
             let text = format!(
-                "left out at the source, because their names are those of unfinished files and \
+                "skipped at the source, because their names are those of unfinished files and \
                  journals of LADS: {count} (the first: {first})"
             );
             self.end.board.notice(text);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most bytes of a stream under way: as many as in a pipe, fewer than in a block.
+/// The most bytes of a stream in flight: as many as in a pipe, fewer than in a block.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 10;
 
 /// Data streams in memory, as one end sees them.

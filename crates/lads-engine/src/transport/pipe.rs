@@ -91,7 +91,7 @@ pub(crate) fn open(
 }
 
 /// The same over a socket, from which `input` reads and to which `output` writes. Frames go both
-/// ways. If the other end is gone, whoever writes gets an error and no signal.
+/// ways. If the other end has disconnected, whoever writes gets an error and no signal.
 pub(crate) fn open_both_ways(
     input: File,
     output: File,

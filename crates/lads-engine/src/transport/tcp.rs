@@ -66,7 +66,7 @@ impl Stream {
     }
 
     /// Sends a frame while the token has no answer, and returns when it has one: so only one frame
-    /// is under way, whose pieces the caller still has, and it is sent again on the next connection
+    /// is in flight, whose pieces the caller still has, and it is sent again on the next connection
     /// if this one is closed. Returns `false` if the stream is open now, or ended.
     fn send_early(&self, pieces: &[IoSlice<'_>]) -> io::Result<bool> {
         while let Some(shown) = self.wait_until_shown() {
@@ -164,7 +164,7 @@ impl Tcp {
         answered
     }
 
-    /// How many bytes this host, which is that end, lets a stream have under way
+    /// How many bytes this host, which is that end, lets a stream have in flight
     /// ([`window_bytes`]). `None` if no stream is open.
     pub(crate) fn window_bytes(&self, side: Side) -> Option<u64> {
         let mut sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_deref());

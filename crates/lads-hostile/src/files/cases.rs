@@ -41,7 +41,7 @@ const CASES: &[Case] = &[
             server.hang_up();
             Ok(())
         }),
-        "is the token right?",
+        "check the token",
     ),
     lost("files_token_answered_with_garbage", |server| server.put_raw(&[0xff; 64])),
     lost("files_silence_after_the_token", silent),

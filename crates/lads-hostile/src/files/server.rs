@@ -106,7 +106,7 @@ impl Server {
     /// Accepts the token.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn admit(&mut self) -> Told {
         self.socket.write_all(&[ACCEPTED]).map_err(|_| Stop::Gone)
     }
@@ -114,7 +114,7 @@ impl Server {
     /// Accepts the token, greets the client, and grants room for frames.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn greet(&mut self) -> Told {
         self.admit()?;
         self.speak(&hello())?;
@@ -124,7 +124,7 @@ impl Server {
     /// Answers requests until the first one for which this is true, which is returned.
     ///
     /// # Errors
-    /// If the client is gone, or makes no such request.
+    /// If the client has disconnected, or makes no such request.
     pub fn until(&mut self, is_wanted: fn(&Call) -> bool) -> Told<Request> {
         loop {
             let request = self.next_request()?;
@@ -138,7 +138,7 @@ impl Server {
     /// Answers requests until a frame arrives, and returns its number.
     ///
     /// # Errors
-    /// If the client is gone, or sends no frame.
+    /// If the client has disconnected, or sends no frame.
     pub fn until_frame(&mut self) -> Told<u64> {
         loop {
             match self.hear()? {
@@ -155,24 +155,24 @@ impl Server {
     /// Greets the client, and answers until a request for which this is true.
     ///
     /// # Errors
-    /// If the client is gone, or makes no such request.
+    /// If the client has disconnected, or makes no such request.
     pub fn greet_until(&mut self, is_wanted: fn(&Call) -> bool) -> Told<Request> {
         self.greet()?;
         self.until(is_wanted)
     }
 
-    /// Answers everything until the client is gone.
+    /// Answers everything until the client has disconnected.
     ///
     /// # Errors
-    /// When the client is gone, which is well, or does not go.
+    /// When the client has disconnected, which is well, or does not go.
     pub fn serve(&mut self) -> Told {
         self.until(|_| false).map(drop)
     }
 
-    /// Sends heartbeats and nothing else until the client is gone.
+    /// Sends heartbeats and nothing else until the client has disconnected.
     ///
     /// # Errors
-    /// When the client is gone, which is well, or does not go.
+    /// When the client has disconnected, which is well, or does not go.
     pub fn stay_alive(&mut self) -> Told {
         self.note_lie();
         loop {
@@ -183,7 +183,7 @@ impl Server {
     /// Answers a request as an honest server does.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn answer(&mut self, request: &Request) -> Told {
         let Request { number, call, .. } = request;
         let outcome = match call {
@@ -245,7 +245,7 @@ impl Server {
     /// Sends a message.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn say(&mut self, message: &ToClient) -> Told {
         self.note_lie();
         self.speak(message)
@@ -254,7 +254,7 @@ impl Server {
     /// Sends a reply.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn reply(&mut self, request: &Request, outcome: Outcome) -> Told {
         self.say(&ToClient::Reply { number: request.number, outcome })
     }
@@ -262,7 +262,7 @@ impl Server {
     /// Sends bytes in place of a message.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn say_raw(&mut self, bytes: &[u8]) -> Told {
         self.note_lie();
         self.pack(Channel::Messages, bytes)
@@ -271,7 +271,7 @@ impl Server {
     /// Sends bytes that need not be a packet.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn put_raw(&mut self, bytes: &[u8]) -> Told {
         self.note_lie();
         self.put(bytes)
@@ -280,7 +280,7 @@ impl Server {
     /// Sends a frame.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn send(&mut self, frame: &Frame) -> Told {
         self.note_lie();
         self.put_frame(frame)
@@ -289,7 +289,7 @@ impl Server {
     /// Sends bytes in place of a frame.
     ///
     /// # Errors
-    /// If the client is gone.
+    /// If the client has disconnected.
     pub fn send_raw(&mut self, bytes: &[u8]) -> Told {
         self.note_lie();
         self.pack(Channel::Stream(StreamId(0)), bytes)

@@ -92,14 +92,14 @@ fn indices(text: &str, count: usize, noun: &str) -> Result<Vec<usize>, String> {
         return Ok((0..count).collect());
     }
     let index = |text: &str| {
-        let index = text.parse().map_err(|_| format!("`{text}` is no number of an {noun}"))?;
+        let index = text.parse().map_err(|_| format!("`{text}` is not a number of an {noun}"))?;
         if index < count { Ok(index) } else { Err(format!("there is no {noun} {index}")) }
     };
     text.split(',').map(index).collect()
 }
 
 fn micros(text: &str) -> Result<Duration, String> {
-    let explain = |_| format!("`{text}` is no number of microseconds");
+    let explain = |_| format!("`{text}` is not a number of microseconds");
     text.parse().map(Duration::from_micros).map_err(explain)
 }
 
@@ -180,7 +180,7 @@ mod tests {
     fn says_what_is_wrong() {
         for (line, reason) in [
             ("rate 4 5", "there is no OST 4"),
-            ("rate x 5", "`x` is no number of an OST"),
+            ("rate x 5", "`x` is not a number of an OST"),
             ("oss-rate 2 5", "there is no OSS 2"),
             ("state 1 sad", "no such state: sad"),
             ("congest moving", "congest needs RATE="),

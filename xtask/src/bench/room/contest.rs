@@ -319,7 +319,7 @@ impl Arena<'_> {
             return tree::compare(from, to);
         }
         if tree::files(from)? != tree::files(to)? {
-            bail!("the copy has other names or lengths");
+            bail!("names or lengths of the copy differ");
         }
         if is_kept {
             return Ok(());
@@ -353,7 +353,7 @@ impl Arena<'_> {
         command.arg("--source-stats").arg(stats).arg("--source-series").arg(series);
         command.arg(format!("--source-bytes={}", bytes.join(",")));
         let bound: serde_json::Value = serde_json::from_str(&shell::output(&mut command)?)?;
-        bound["seconds"].as_f64().context("bytes lie where they cannot be written")
+        bound["seconds"].as_f64().context("there are bytes on OSTs that cannot be written")
     }
 
     fn bound_anywhere(&self, said: &[[PathBuf; 2]; 2], start_seconds: f64) -> Result<f64> {
@@ -367,21 +367,21 @@ impl Arena<'_> {
             command.arg(format!("--network={rate}"));
         }
         let bound: serde_json::Value = serde_json::from_str(&shell::output(&mut command)?)?;
-        let bytes = bound["bytes"].as_f64().context("the bound says no bytes")?;
+        let bytes = bound["bytes"].as_f64().context("the bound has no bytes")?;
         // Files take up whole pages.
         let Extent { files, bytes: bytes_wanted } = self.extent;
         let tolerance = bytes_wanted as f64 * 0.01 + files as f64 * PAGE_BYTES;
         if (bytes - bytes_wanted as f64).abs() > tolerance {
-            bail!("{bytes} bytes lie on the source's OSTs, not {bytes_wanted}");
+            bail!("{bytes} bytes are on the source's OSTs, not {bytes_wanted}");
         }
-        bound["seconds"].as_f64().context("bytes lie where they cannot be read")
+        bound["seconds"].as_f64().context("there are bytes on OSTs that cannot be read")
     }
 }
 
 /// One number for each OST, from the statistics of a file system.
 pub(super) fn each_ost(stats: &str, key: &str) -> Result<Vec<u64>> {
     let stats: serde_json::Value = serde_json::from_str(stats)?;
-    let osts = stats["osts"].as_array().context("the file system says nothing of OSTs")?;
+    let osts = stats["osts"].as_array().context("the file system reports no OSTs")?;
     osts.iter().map(|ost| ost[key].as_u64().with_context(|| format!("no {key}"))).collect()
 }
 

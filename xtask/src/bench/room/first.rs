@@ -24,9 +24,9 @@ pub(in crate::bench) fn program() -> PathBuf {
 const ROWS: [(&str, Option<bool>); 5] = [
     ("`ssh HOST true`", None),
     ("`lads deploy HOST`", Some(false)),
-    ("`lads deploy HOST`, LADS is there", Some(true)),
+    ("`lads deploy HOST`, LADS is already present", Some(true)),
     ("`lads cp FILE HOST:`", Some(false)),
-    ("`lads cp FILE HOST:`, LADS is there", Some(true)),
+    ("`lads cp FILE HOST:`, LADS is already present", Some(true)),
 ];
 
 /// Measures over 128 ms. Each command opens its own ssh connection.

@@ -68,7 +68,7 @@ impl Options {
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0[..] {
-            [] => write!(f, "LADS, nothing said"),
+            [] => write!(f, "LADS, defaults"),
             ref words => write!(f, "`{}`", words.join(" ")),
         }
     }
@@ -153,7 +153,7 @@ pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Res
     let testbed = shell::build_testbed()?;
     let is_wanted = |profile: &Profile| word.is_none_or(|word| profile.name.contains(word));
     let wanted: Vec<Profile> = profiles().into_iter().filter(is_wanted).collect();
-    ensure!(!wanted.is_empty(), "no profile is called so");
+    ensure!(!wanted.is_empty(), "unknown profile");
     let mut tables = Vec::new();
     let mut shares = Vec::new();
     for profile in wanted {
@@ -161,7 +161,7 @@ pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Res
         shares.extend(found.share(&profile));
         tables.extend(found.tables(&profile));
     }
-    let head = ["profile", "nothing said, MB/s", "best, MB/s", "worst, MB/s", "share of the best"];
+    let head = ["profile", "defaults, MB/s", "best, MB/s", "worst, MB/s", "share of the best"];
     if !shares.is_empty() {
         tables.push(Table::of_words("grid: the share of the best of the grid", &head, shares));
     }
@@ -249,7 +249,10 @@ impl Bed<'_> {
         match check {
             Check::Bytes => tree::compare(&source, &target)?,
             Check::Lengths if is_whole => {
-                ensure!(tree::files(&source)? == tree::files(&target)?, "{options}: not the same");
+                ensure!(
+                    tree::files(&source)? == tree::files(&target)?,
+                    "{options}: the copy differs"
+                );
             }
             Check::Lengths => {}
         }
@@ -284,9 +287,9 @@ impl Bed<'_> {
 /// How many bytes a transfer moved that was stopped.
 fn bytes_done(events: &[u8]) -> Result<f64> {
     let text = String::from_utf8_lossy(events);
-    let last = text.lines().last().context("it says nothing")?;
+    let last = text.lines().last().context("it printed nothing")?;
     let summary: serde_json::Value = serde_json::from_str(last)?;
-    summary["bytes_done"].as_f64().context("it does not say how much it moved")
+    summary["bytes_done"].as_f64().context("it did not report the number of bytes")
 }
 
 /// The orders in which blocks are read, with blocks as usual and long ones.

@@ -72,8 +72,14 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
             rows.push(row(other, mover, options.is_some(), said));
         }
     }
-    let head = ["other program", "beside it", "it has, MB/s", "of a fair share", "the move, s"];
-    Ok(Table::of_words("harm: what is left for others on a shared OST", &head, rows))
+    let head = [
+        "other program",
+        "concurrent mover",
+        "its rate, MB/s",
+        "share of its fair rate",
+        "the move, s",
+    ];
+    Ok(Table::of_words("harm: rate of another program on a shared OST", &head, rows))
 }
 
 /// A table row: the rate of the other program, and the time of the move.
@@ -144,7 +150,7 @@ impl Load {
         let Some(first) = first else {
             let _ = child.kill();
             let _ = child.wait();
-            bail!("the other program said nothing");
+            bail!("the other program printed nothing");
         };
         let rest = move || lines.map_while(Result::ok).filter_map(|line| sample(&line));
         let samples = thread::spawn(move || std::iter::once(first).chain(rest()).collect());

@@ -207,7 +207,7 @@ impl Drop for Mount {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        println!("{} does not go: killed", self.path.display());
+        println!("{} does not exit: killed", self.path.display());
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = shell::output(shell::command("umount").arg("-l").arg(&self.path));

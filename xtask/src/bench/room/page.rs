@@ -31,10 +31,10 @@ pub(super) fn page(
         stage_text(stage, &mut out);
     }
     out.push_str(
-        "<p class=\"soft\">The share is that of the fluid bound: the least time in which a fluid \
-         could have gone through the rates that both file systems and the network had during that \
-         run, by the time that it took. Times end when every byte is on an OST of the sink. \
-         Foreign CPU is that of everything else on the machine, the file systems included.</p>\n",
+        "<p class=\"soft\">The share is that of the fluid bound: the minimum time for a fluid at \
+         the rates that both file systems and the network had during that run, divided by the \
+         measured time. Times end when every byte is on an OST of the sink. Foreign CPU is that of \
+         all other processes on the machine, including the file systems.</p>\n",
     );
     out
 }
@@ -48,8 +48,8 @@ fn pictures(plots: &[(Plot, Option<Paper>)], out: &mut String) {
             let svg = ours.svg();
             let _ = write!(
                 out,
-                "<figure>{svg}<figcaption>Here. Medians; whiskers are the least and the most.\
-                 </figcaption></figure>"
+                "<figure>{svg}<figcaption>Here. Medians; whiskers are minimum and \
+                 maximum.</figcaption></figure>"
             );
             if let Some(paper) = paper {
                 let (svg, source) = (paper.plot.svg(), escaped(paper.source));

@@ -52,7 +52,7 @@ pub(super) fn lads_command(
 /// The resources of both ends, from the summary of LADS.
 fn ends(events: &str) -> Result<[End; 2]> {
     let summary: serde_json::Value =
-        serde_json::from_str(events.lines().last().context("lads said nothing")?)?;
+        serde_json::from_str(events.lines().last().context("lads printed nothing")?)?;
     let end = |side: &str| -> Result<End> {
         let number = |key: &str| summary[side][key].as_f64().with_context(|| format!("no {key}"));
         Ok(End {
@@ -109,7 +109,7 @@ pub(super) fn all(
             programs.iter().filter(|program| shell::find(program).is_none()).copied().collect();
         if !absent.is_empty() {
             let absent = absent.join(" and no ");
-            missing.push(format!("{}: no {absent} here ({packages})", contestant.line));
+            missing.push(format!("{}: {absent} is missing ({packages})", contestant.line));
         } else if route.is_local() || ![SCP, SCP_PLAIN].contains(&contestant.line.as_str()) {
             contestants.push(contestant);
         }
@@ -243,7 +243,7 @@ fn scp(line: &'static str, keys: PathBuf, options: &'static [&'static str]) -> C
     rival(line, move |route, source, target| {
         let _ = fs::remove_dir_all(&keys);
         fs::create_dir_all(&keys)?;
-        let sshd = Sshd::start(&keys)?.context("sshd is not here")?;
+        let sshd = Sshd::start(&keys)?.context("sshd is missing")?;
         let to = format!("localhost:{}/", target.display());
         let mut command = limited(route);
         command.args(["scp", "-q", "-r"]).args(options).args(sshd.options());
@@ -321,7 +321,7 @@ impl Daemon {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        bail!("the server at the sink does not listen")
+        bail!("the server at the sink does not accept connections")
     }
 }
 

@@ -297,7 +297,7 @@ fn measure(lads: &Path, testbed: &Path, tools: &Tools, way: &Way) -> Result<Tabl
         "without the first",
         "of PEAK, of a copy",
         "staged while writing",
-        "staged while computing, of what the model says",
+        "staged while computing, share of the model",
         "computing is slower by",
     ];
     let title = format!(
@@ -571,7 +571,7 @@ impl BareSending {
     /// Stops it. An error if it did not send.
     fn check(self) -> Result<()> {
         let sent = fs::metadata(&self.path).map_or(0, |file| file.len());
-        if sent == 0 { bail!("the bare program sent nothing") } else { Ok(()) }
+        if sent == 0 { bail!("the bare program printed nothing") } else { Ok(()) }
     }
 }
 
@@ -772,7 +772,7 @@ impl Server {
         let at = line.trim().strip_prefix("listening on ").map(str::to_owned);
         // Dropped, and so stopped, if it said something else.
         let server = Self { child, at: at.clone().unwrap_or_default(), token: token.to_owned() };
-        at.map(|_| server).with_context(|| format!("the server said: {line}"))
+        at.map(|_| server).with_context(|| format!("the server printed: {line}"))
     }
 }
 

@@ -92,12 +92,12 @@ impl Line {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("cannot lay the line")?;
+            .context("cannot create the emulated line")?;
         let mut said = String::new();
         BufReader::new(child.stdout.take().expect("piped above")).read_line(&mut said)?;
         // From here on, the line is removed whatever happens.
         let mut line = Self { ssh: None, child, route: Route::loopback() };
-        let said = serde_json::from_str(&said).context("the line was not laid")?;
+        let said = serde_json::from_str(&said).context("the emulated line was not created")?;
         line.route = route_of(&said, distance, kind)?;
         let ssh = SshConnection::open(&line.route)?;
         line.route.remote_shell = ssh.remote_shell();
@@ -117,7 +117,7 @@ impl Drop for Line {
         // The process waits until its stdin is closed, and then removes the line.
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
-            println!("the line does not go: {error}");
+            println!("the emulated line cannot be removed: {error}");
         }
     }
 }
@@ -142,7 +142,7 @@ impl SshConnection {
         let address = route.sink_address.parse().context("the address of the sink")?;
         let at = std::net::SocketAddr::new(address, SSH_PORT);
         let server = Sshd::start_at(&keys.join(""), |program| route.at_sink(program), at)?;
-        let server = server.context("no sshd here (openssh-server)")?;
+        let server = server.context("sshd is missing (openssh-server)")?;
         let client = route
             .at_source("ssh")
             .args(["-M", "-N"])

@@ -292,12 +292,12 @@ fn sizes() -> Scenario {
     Scenario {
         name: "sizes",
         title: "small, medium and large files",
-        about: "Beyond the papers: what a person gets who gives no option, beside what else is \
-                used, as it comes and as those use it who want it to be quick. 8 OSTs of 25 MB/s \
-                at each end; a request to an OST takes 0.5 ms besides, one to the metadata server \
-                0.3 ms, and nothing where it says so. The file of 96 MiB lies in four stripes, \
-                that of 1 GiB in eight, on OSTs of 50 MB/s. LADS makes durable what it moves; the \
-                others leave that to the file system.",
+        about: "Beyond the papers: LADS without options, compared with other programs, both with \
+                their defaults and with options for speed. 8 OSTs of 25 MB/s at each end; a \
+                request to an OST takes an additional 0.5 ms, one to the metadata server 0.3 ms; \
+                neither if the row has no latency. The file of 96 MiB has four stripes, that of 1 \
+                GiB eight, on OSTs of 50 MB/s. LADS makes data durable; the others leave that \
+                to the file system.",
         stages: vec![
             run("1,000 of 4 to 64 KiB", narrow, small, Rivals::All),
             run("48 of 1 MiB", narrow, medium, Rivals::All),
@@ -320,13 +320,13 @@ fn fig7() -> Scenario {
     Scenario {
         name: "fig7",
         title: "files in one stripe, against I/O threads",
-        about: "LADS (FAST '15), figure 7: blocks of many files are read from whichever OST is \
-                free, so threads add up; a mover that takes file after file has one OST at a time. \
-                Here: 32 OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 and 128 \
-                MiB; those who have one OST at a time by themselves, on 72 MiB; for more threads, \
-                OSTs of 12.5 MB/s, so that the machine is not the bottleneck. Figure 8 of the \
-                paper is of the same runs: processor time grows slightly with the threads, \
-                memory does not; both as LADS says in its summary.",
+        about: "LADS (FAST '15), figure 7: blocks of many files are read from any free OST, so \
+                threads add up; a mover that takes file after file has one OST at a time. Here: 32 \
+                OSTs of 25 MB/s at each end, the paper's file sets scaled to 192 and 128 MiB; \
+                movers with one OST at a time are measured separately, on 72 MiB; for more \
+                threads, OSTs of 12.5 MB/s, so that the machine is not the bottleneck. Figure 8 of \
+                the paper is of the same runs: processor time grows slightly with the threads, \
+                memory does not; both as reported in the summary of LADS.",
         stages: vec![
             Stage {
                 rivals: Rivals::Parallel,
@@ -350,7 +350,7 @@ fn fig7() -> Scenario {
             Stage {
                 rivals: Rivals::No,
                 ..stage(
-                    "as many threads as OSTs and more: 512 of 3 MiB",
+                    "32 threads and more: 512 of 3 MiB",
                     Storage { ost_bytes_per_second: Some(12_500_000), ..lads_storage() },
                     MORE,
                     many_threads(),
@@ -431,7 +431,8 @@ fn fig10() -> Scenario {
         about: "LADS (FAST '15), figure 10 and table 1: a load generator goes from four disks to \
                 the next four; scheduling that avoids them won up to 35 % at the source, and \
                 nothing at the sink, where buffered writes hid the congestion. Here: 4 of 32 OSTs \
-                at a tenth of their rate, moving every second, 384 MiB; in each round other ones.",
+                at a tenth of their rate, moving every second, 384 MiB; different ones in each \
+                round.",
         stages: vec![
             run("normal", Congestion::default()),
             run("source congested", congested_at(Some(moving(4)), None)),
@@ -471,14 +472,14 @@ fn fig11() -> Scenario {
     let data = DataSet::Uniform { files: 128, bytes_each: 4 * MIB };
     Scenario {
         name: "fig11",
-        title: "a congested sink, and space for waiting blocks",
+        title: "a congested sink, and space for pending blocks",
         about: "LADS (FAST '15), figure 11: while the sink is congested, the source reads ahead \
                 into memory or flash, and delivers when the sink is free again; throughput grows \
-                with that room, and flash is cheaper. There: congested for 10 s in every 20. Here: \
-                for 1 s in every 2, all 16 OSTs of the sink at a fortieth of their rate, which is \
-                twice that of the source's otherwise; 32 MiB of memory at each end, and besides, \
-                memory at the sink or a stage at the source. In turn: the sink's OSTs four at a \
-                time, for half a second in every one.",
+                with that space, and flash is cheaper. There: congested for 10 s in every 20. \
+                Here: for 1 s in every 2, all 16 OSTs of the sink at a fortieth of their rate, \
+                which is twice that of the source's otherwise; 32 MiB of memory at each end, and \
+                in addition memory at the sink or a stage at the source. In turn: the sink's OSTs \
+                four at a time, for half a second in every one.",
         stages: vec![
             Stage {
                 source,
@@ -509,10 +510,15 @@ fn fig11() -> Scenario {
             view(
                 "All OSTs of the sink congested at times",
                 &[0],
-                Some("room to wait in"),
+                Some("space for pending blocks"),
                 Quantity::Throughput,
             ),
-            view("A quarter of them, in turn", &[1], Some("room to wait in"), Quantity::Throughput),
+            view(
+                "A quarter of them, in turn",
+                &[1],
+                Some("space for pending blocks"),
+                Quantity::Throughput,
+            ),
         ],
     }
 }
@@ -596,8 +602,8 @@ fn ndm8() -> Scenario {
         name: "ndm8",
         title: "one congested OST at the sink",
         about: "Layout-Aware I/O Scheduling, figure 8: eight threads write, OST 5 is overloaded. \
-                Whoever binds files to OSTs lost 37 %, whoever places them on free ones less than \
-                10 %. Here: OST 5 of 8 at a tenth of its rate.",
+                Movers that bind files to OSTs lost 37 %, movers that place them on free ones less \
+                than 10 %. Here: OST 5 of 8 at a tenth of its rate.",
         stages: vec![
             run("normal", Congestion::default()),
             run("sink congested", congested_at(None, Some(fixed))),
@@ -644,10 +650,10 @@ fn xdd_wan() -> Scenario {
         name: "xdd-wan",
         title: "one large file over four distances",
         about: "XDD, figures 8 and 29 to 31: one file of 200 GiB, volumes that do 1000 MB/s, over \
-                loops of 0.28, 26.8, 128 and 163 ms; what is made for the distance loses least by \
-                it. Here: 4 GiB, volumes of 100 MB/s, options by default. So the whole takes a \
-                fifth of the time, and what the distance costs at the beginning and the end counts \
-                five times as much.",
+                loops of 0.28, 26.8, 128 and 163 ms; software made for long distances loses least. \
+                Here: 4 GiB, volumes of 100 MB/s, default options. Thus the transfer takes a fifth \
+                of the time, and the cost of the distance at the beginning and the end has five \
+                times the weight.",
         stages: Distance::ALL.map(run).into(),
         views: vec![
             view("Throughput", &[0, 1, 2, 3], None, Quantity::Throughput),
@@ -663,13 +669,12 @@ fn xdd_null() -> Scenario {
     Scenario {
         name: "xdd-null",
         title: "the cost of the software, without storage",
-        about: "XDD, figures 26 and 27: from a source that costs nothing to a sink that costs \
-                nothing. Here: file systems without limits that give zeros and drop what they are \
-                given. So no copy can be compared byte for byte: names and lengths have to be \
-                those of the source, and the source's OSTs have to have read, the sink's to have \
-                written, as many bytes as there are. What the mounts cost is in every figure, \
-                ours and the rivals' alike; the share is that of a fluid that nothing holds back, \
-                and says nothing.",
+        about: "XDD, figures 26 and 27: from a source without cost to a sink without cost. Here: \
+                file systems without limits that return zeros and discard written data. Therefore \
+                copies cannot be compared byte for byte: names and lengths must be those of the \
+                source, and the OSTs of both ends must have read and written the total number of \
+                bytes. The cost of the mounts is part of every figure, for LADS and for the \
+                rivals; the share has no meaning here, because the bound has no limit.",
         stages: vec![stage("nowhere to nowhere", storage, data, threads("layout", &THREADS))],
         views: vec![view("Throughput", &[0], THREADS_LABEL, Quantity::Throughput)],
     }
@@ -711,10 +716,10 @@ fn stripes() -> Scenario {
     Scenario {
         name: "stripes",
         title: "files in one stripe, in four, and in parts",
-        about: "LADS (FAST '15), section 4.2, with enough threads: how a file is striped should \
-                not matter to a mover that takes blocks from whichever OST is free. Here: 32 OSTs \
-                of 12.5 MB/s at each end, 320 files of 8 MiB; the composite ones have 2 MiB on one \
-                OST and the rest on four.",
+        about: "LADS (FAST '15), section 4.2, with enough threads: striping should not matter to a \
+                mover that takes blocks from any free OST. Here: 32 OSTs of 12.5 MB/s at each end, \
+                320 files of 8 MiB; the composite ones have 2 MiB on one OST and the rest on \
+                four.",
         stages: vec![
             run("stripe count 1", one),
             run("stripe count 4", four),

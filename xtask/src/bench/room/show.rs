@@ -47,9 +47,9 @@ pub(crate) fn run(lads: &Path, testbed: &Path) -> Result<()> {
     };
     println!(
         "{} files, {} MiB, move from one file system (the source) to another (the sink). Each has \
-         8 storage targets (OSTs), which hold a part of the files each and do 20 MB/s, but for two \
-         slow ones: OST 2 of the source does 8 MB/s, OST 5 of the sink 4 MB/s. Below, a bar for \
-         each OST shows how busy it is: the others should not wait for the slow ones.\n",
+         8 storage targets (OSTs), each with a part of the files and 20 MB/s, except two slow \
+         ones: OST 2 of the source has 8 MB/s, OST 5 of the sink 4 MB/s. Below, a bar for each OST \
+         shows how busy it is: the others should not wait for the slow ones.\n",
         extent.files,
         extent.bytes >> 20
     );
@@ -100,9 +100,9 @@ fn in_words(rival: &Contestant, arena: &Arena<'_>) -> String {
 /// The result as text, for a reader who does not know LADS. The share is that of the fluid bound.
 fn sentence([seconds, rate, share]: [f64; 3], rivals: &[String]) -> String {
     format!(
-        "LADS took {seconds:.1} s ({:.0} MB/s), and every byte is the same. With two OSTs as slow \
-         as these, no program could have taken less than {:.1} s: LADS reached {:.0} % of the best \
-         possible speed. On the same storage: {}.",
+        "LADS took {seconds:.1} s ({:.0} MB/s), and every byte is the same. With these two slow \
+         OSTs, no program can take less than {:.1} s: LADS reached {:.0} % of the best possible \
+         speed. On the same storage: {}.",
         rate / 1e6,
         seconds * share,
         share * 100.0,
@@ -143,9 +143,9 @@ mod tests {
         let rivals = ["8 × cp took 11.2 s".to_owned(), "rsync took 40.0 s".to_owned()];
         assert_eq!(
             sentence([5.0, 67.1e6, 0.96], &rivals),
-            "LADS took 5.0 s (67 MB/s), and every byte is the same. With two OSTs as slow as \
-             these, no program could have taken less than 4.8 s: LADS reached 96 % of the best \
-             possible speed. On the same storage: 8 × cp took 11.2 s, rsync took 40.0 s."
+            "LADS took 5.0 s (67 MB/s), and every byte is the same. With these two slow \
+             OSTs, no program can take less than 4.8 s: LADS reached 96 % of the best possible \
+             speed. On the same storage: 8 × cp took 11.2 s, rsync took 40.0 s."
         );
     }
 }

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_secs(4);
 /// The amounts of memory at the sink, and the options that set them.
 const OPTIONS: [(&str, &[&str]); 2] = [
     ("32 MiB at the sink", &["--sink", "place=spread", "--sink", "buffers=32M"]),
-    ("nothing said", &["--sink", "place=spread"]),
+    ("defaults", &["--sink", "place=spread"]),
 ];
 
 /// Lets LADS write with and without a slow OST, in turn.
@@ -65,7 +65,7 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
         let kept = format!("{:.0} %", slow.median / quick.median * 100.0);
         rows.push(vec![name.to_owned(), said(quick), said(slow), kept]);
     }
-    let head = ["memory", "all quick: each of seven, MB/s", "the eighth slow", "they keep"];
+    let head = ["memory", "all fast: each of seven, MB/s", "the eighth slow", "they keep"];
     Ok(Table::of_words("slow-ost: one OST of the sink a hundred times slower", &head, rows))
 }
 
@@ -99,7 +99,7 @@ fn others_rate(lads: &Path, pair: &Pair, options: &[&str], is_one_slow: bool) ->
     child.wait()?;
     remove(&target)?;
     if has_ended {
-        bail!("it was over before anybody had looked");
+        bail!("it ended before the first sample");
     }
     Ok((after - before) as f64 / time.as_secs_f64() / (Storage::default().osts - 1) as f64)
 }

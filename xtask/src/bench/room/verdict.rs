@@ -79,8 +79,8 @@ pub(in crate::bench) fn run(lads: &Path) -> Result<Table> {
     rows.extend(changes);
     let words = |(part, degree, said): Row| vec![part.to_owned(), degree, said.join(", ")];
     let rows = rows.into_iter().map(words).collect();
-    let title = format!("verdict: which part is slow, {right} of {all} times right");
-    Ok(Table::of_words(&title, &["slow part", "degree", "LADS says"], rows))
+    let title = format!("verdict: bottleneck found in {right} of {all} runs");
+    Ok(Table::of_words(&title, &["slow part", "degree", "LADS reports"], rows))
 }
 
 struct Bed<'a> {
@@ -212,7 +212,7 @@ impl Bed<'_> {
                     drop(others);
                     ensure!(
                         ended.bytes_per_second < SLOWED * alone,
-                        "{part} is not slow beside {count} others: {} of {alone} bytes a second",
+                        "{part} is not slow with {count} other processes: {} of {alone} bytes a second",
                         ended.bytes_per_second
                     );
                     said.push(ended.bottleneck);
@@ -263,10 +263,10 @@ fn verdict(mut command: Command) -> Result<Ended> {
     let is_over = matches!(output.status.code(), Some(0 | STOPPED));
     ensure!(is_over, "lads fails: {told}");
     let text = String::from_utf8(output.stdout)?;
-    let last: Value = serde_json::from_str(text.lines().last().context("it says nothing")?)?;
+    let last: Value = serde_json::from_str(text.lines().last().context("it printed nothing")?)?;
     Ok(Ended {
         bottleneck: last["bottleneck"].as_str().unwrap_or("nothing").to_owned(),
-        bytes_per_second: last["bytes_per_second"].as_f64().context("it tells no rate")?,
+        bytes_per_second: last["bytes_per_second"].as_f64().context("it reported no rate")?,
     })
 }
 
@@ -279,7 +279,7 @@ impl Others {
         for _ in 0..count {
             let mut command = shell::command("taskset");
             command.args(["-c", processor, "sh", "-c", "while :; do :; done"]);
-            others.0.push(command.spawn().context("no taskset here")?);
+            others.0.push(command.spawn().context("taskset is missing")?);
         }
         Ok(others)
     }

@@ -35,9 +35,9 @@ impl Room {
             free_bytes: 0,
             is_there: false,
         };
-        let told = room.shell(MAKE).context("DST must be a directory that we can write into")?;
+        let told = room.shell(MAKE).context("DST must be a writable directory")?;
         room.is_there = true;
-        room.free_bytes = free_bytes(&told).context("df does not say how much space there is")?;
+        room.free_bytes = free_bytes(&told).context("df does not print the free space")?;
         Ok(room)
     }
 
@@ -72,7 +72,7 @@ impl Room {
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
         let output = command.output().context("cannot start a shell")?;
         let path = String::from_utf8_lossy(&self.path);
-        ensure!(output.status.success(), "{path} at the sink cannot be made or removed");
+        ensure!(output.status.success(), "{path} at the sink cannot be created or removed");
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }

@@ -139,7 +139,7 @@ pub(super) fn measure(mut command: Command, limits: &Limits, stop: &StopFlag) ->
     let _ = child.wait();
     let course = course?;
     ensure!(!stop.is_set(), "stopped");
-    let Some(summary) = &course.summary else { bail!("the transfer ended without a word") };
+    let Some(summary) = &course.summary else { bail!("the transfer ended without a summary") };
     let was_stopped = summary.exit_code == Some(ExitCode::Interrupted as u8);
     if let Some((code, message)) = summary.exit_code.zip(summary.message.clone())
         && !was_stopped
@@ -147,7 +147,7 @@ pub(super) fn measure(mut command: Command, limits: &Limits, stop: &StopFlag) ->
         bail!(Failed { code, message });
     }
     let bytes_per_second =
-        course.bytes_per_second().context("nothing moved in this time: give it more (--time)")?;
+        course.bytes_per_second().context("no data was moved in this time: use a longer --time")?;
     let Told { files_found, bytes_found, .. } = *summary;
     Ok(Measured { bytes_per_second, files_found, bytes_found })
 }

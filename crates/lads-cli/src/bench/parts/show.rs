@@ -65,16 +65,16 @@ fn words(verdict: &Verdict) -> Vec<String> {
     } else {
         let parts: Vec<_> =
             [verdict.slowest].iter().chain(&verdict.rivals).map(|it| name(*it)).collect();
-        format!("limits    {}: which one, the spread does not tell", parts.join(" or "))
+        format!("limits    {}: the measurements vary too much to tell which", parts.join(" or "))
     };
     let percent = (100.0 * verdict.share).round();
     let mut lines = vec![first, format!("together  {percent} % of what that part reaches alone")];
     let why: &[&str] = match verdict.share {
         ..SHARE_GOOD => &[
-            "the parts hold each other up: processors, memory or storage that they share,",
-            "or round trips that are long for so little data",
+            "the parts slow each other down: they share processors, memory or storage,",
+            "or round trips are too long for so little data",
         ],
-        SHARE_MUCH.. => &["rates differ from run to run here: --time measures longer"],
+        SHARE_MUCH.. => &["rates vary from run to run: use a longer --time"],
         _ => &[],
     };
     lines.extend(why.iter().map(|line| format!("          {line}")));
@@ -143,8 +143,8 @@ mod tests {
             all together    90.0 MB/s  [90.0 MB/s to 90.0 MB/s]   ████
             limits    the network: the next part alone is 3.4 times as fast
             together  76 % of what that part reaches alone
-                      the parts hold each other up: processors, memory or storage that they share,
-                      or round trips that are long for so little data"#]]
+                      the parts slow each other down: they share processors, memory or storage,
+                      or round trips are too long for so little data"#]]
         .assert_eq(&lines);
     }
 }

@@ -86,7 +86,7 @@ fn unchanged(counters: &Counters) -> Vec<String> {
 pub(super) fn passed(counts: &PassCounts) -> impl Iterator<Item = (String, &'static str)> {
     let reasons = [
         (counts.newer, "newer at the sink, --update"),
-        (counts.there, "at the sink already, --ignore-existing"),
+        (counts.there, "already at the sink, --ignore-existing"),
         (counts.missing, "not at the sink, --existing"),
         (counts.size, "too large or too small, --max-size, --min-size"),
     ];
@@ -123,11 +123,11 @@ fn trouble(code: ExitCode, issues: &IssueCount) -> &'static str {
     match code {
         ExitCode::Ok | ExitCode::Reduced => "done",
         ExitCode::Other => "failed",
-        ExitCode::Usage => "the command cannot be carried out",
+        ExitCode::Usage => "the command cannot be executed",
         ExitCode::SourceUnreadable => {
-            "incomplete: something at the source is missing or cannot be read"
+            "incomplete: some entries at the source are missing or cannot be read"
         }
-        ExitCode::Refused => "the other host refused the login",
+        ExitCode::Refused => "the other host rejected the login",
         ExitCode::Network => {
             "the other host cannot be reached, or the connection was lost; the same command resumes"
         }
@@ -136,16 +136,17 @@ fn trouble(code: ExitCode, issues: &IssueCount) -> &'static str {
              resumes"
         }
         ExitCode::SinkRefuses if issues.in_the_way > 0 => {
-            "incomplete: at the sink, entries of another kind have the same names"
+            "incomplete: entries of another kind have the same names at the sink"
         }
-        ExitCode::SinkRefuses => "incomplete: the sink does not permit everything",
+        ExitCode::SinkRefuses => "incomplete: permission was denied at the sink",
         ExitCode::Mismatch => "incomplete: data at the sink differs from the data that was sent",
         ExitCode::SourceChanged => "incomplete: files changed while they were read",
         ExitCode::Interrupted => "stopped; the same command resumes",
         ExitCode::Limit => {
-            "everything is moved; more entries would have to be deleted than --max-delete allows"
+            "all data is at the sink; more entries would have to be deleted than --max-delete \
+             allows"
         }
         ExitCode::Different => "source and sink differ",
-        ExitCode::Running => "nothing was done: the same transfer is running already",
+        ExitCode::Running => "nothing was done: the same transfer is already running",
     }
 }

@@ -119,7 +119,7 @@ fn trouble_rows(
     }
     if report.attempt_count > 1 {
         let text =
-            format!("{}; the figures are those of the last", count(report.attempt_count.into()));
+            format!("{}; the figures are of the last one", count(report.attempt_count.into()));
         rows.push(Row::new(Detail::Brief, "attempts", text));
     }
     rows
@@ -132,7 +132,7 @@ fn data_rows(report: &Report, settings: &Settings) -> Vec<Row> {
     let staged = source.bytes_staged + sink.bytes_staged;
     let rows = [
         (resent, Row::full("resent", counted(resent, "block"))),
-        (staged, Row::full("staged", format!("{} waited on flash for the sink", bytes(staged)))),
+        (staged, Row::full("staged", format!("{} staged on flash for the sink", bytes(staged)))),
         (source.files_verified, Row::full("verified", verified(settings).to_owned())),
     ];
     rows.into_iter().filter(|(number, _)| *number > 0).map(|(_, row)| row).collect()
@@ -250,8 +250,8 @@ fn matched(requests: &Requests) -> String {
     let gain = f64::from(requests.gain_per_mille) / 1000.0;
     match requests.why {
         Why::Fixed | Why::Guess => text,
-        Why::Less => format!("{text}; {limit} at most: {gain:.2} times the rate"),
-        Why::More => format!("{text}; {limit} at most again"),
+        Why::Less => format!("{text}; at most {limit}: {gain:.2} times the rate"),
+        Why::More => format!("{text}; at most {limit} again"),
     }
 }
 

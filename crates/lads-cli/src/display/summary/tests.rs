@@ -175,11 +175,11 @@ fn a_better_number_of_requests_that_was_found_is_reported() {
     };
     expect![[r#"
               reads      2 in flight over 1 file, 1.0 MiB each, direct;
-        1 at most: 1.75 times the rate"#]]
+        at most 1: 1.75 times the rate"#]]
     .assert_eq(&told(Detail::Full));
     expect![[r#"
               reads      2 in flight over 1 file, 1.0 MiB each, direct;
-        1 at most: 1.75 times the rate
+        at most 1: 1.75 times the rate
               writes     128 in flight over 80 files, 1.0 MiB each, buffered"#]]
     .assert_eq(&told(Detail::Everything));
     assert_eq!(told(Detail::Brief), "");
@@ -307,7 +307,7 @@ fn a_failure_is_reported_with_the_number_of_failed_entries() {
     let issues = IssueCount { failed: 2, special: 1, ..IssueCount::default() };
     let told = summary_with(&report, &settings(), &issues);
     expect![[r#"
-        lads: incomplete: the sink does not permit everything
+        lads: incomplete: permission was denied at the sink
               moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
               failed     2 entries
               bottleneck storage (source)"#]]
@@ -328,7 +328,7 @@ fn a_sink_is_called_full_only_if_it_is_and_only_then_the_same_command_resumes() 
         "the sink is full or over quota; free space there, then the same command resumes";
     assert_eq!(full, format!("lads: incomplete: {expected}"));
     let in_the_way = first(IssueCount { failed: 1, in_the_way: 1, ..Default::default() });
-    let expected = "at the sink, entries of another kind have the same names";
+    let expected = "entries of another kind have the same names at the sink";
     assert_eq!(in_the_way, format!("lads: incomplete: {expected}"));
     let others = [in_the_way, first(IssueCount { failed: 1, ..Default::default() })];
     assert!(others.iter().all(|text| !text.contains("resumes")), "{others:?}");

@@ -51,7 +51,7 @@ fn what_others_made_is_not_used_and_not_written_to() {
         }),
         ("not a regular file", &|path| fs::create_dir(path).unwrap()),
         ("2 names", &|path| fs::hard_link(path.with_file_name("victim"), path).unwrap()),
-        ("others may write", &|path| {
+        ("other users may write", &|path| {
             fs::write(path, planted()).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o620)).unwrap();
         }),
@@ -115,7 +115,7 @@ fn however_many_open_it_one_at_a_time_has_it() {
                         site.remove(&log).unwrap();
                     }
                 }
-                Err(refusal) => assert!(refusal.text.contains("running already"), "{refusal:?}"),
+                Err(refusal) => assert!(refusal.text.contains("already running"), "{refusal:?}"),
             }
         }
     };
@@ -137,7 +137,7 @@ fn where_there_are_no_locks_the_process_that_the_journal_names_counts() {
     };
     let own = holder::own();
     let refusal = check(own.clone()).unwrap_err();
-    assert!(refusal.contains("running already") && refusal.contains(&own.pid.to_string()));
+    assert!(refusal.contains("already running") && refusal.contains(&own.pid.to_string()));
     let elsewhere = Holder { host: b"dtn7".to_vec(), ..own.clone() };
     let refusal = check(elsewhere).unwrap_err();
     assert!(refusal.contains("dtn7") && refusal.contains("remove that file"), "{refusal}");

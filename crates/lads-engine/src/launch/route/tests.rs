@@ -191,7 +191,7 @@ fn streams_that_may_come_or_not_are_opened_as_far_as_they_can_be() {
     drop(door.join().unwrap());
 }
 
-/// Opens a port that answers nothing. Also returns the sockets that keep it so.
+/// Opens a port that never replies. Also returns the sockets that keep its queue full.
 fn silent() -> (SocketAddr, impl Sized) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any = SocketAddr::from(([127, 0, 0, 1], 0));

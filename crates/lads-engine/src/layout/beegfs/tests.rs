@@ -185,6 +185,6 @@ fn targets_that_the_server_adds_are_told_by_name() {
     let Some(beegfs) = faked(directory.path(), 4) else { return };
     let wish = Wish::On { stripe_size: 1 << 20, osts: vec![OstId(2)] };
     let placed = place(&beegfs, directory.path(), &wish);
-    let told = "wished for target 301, is on target 301, target 101";
+    let told = "requested target 301, got target 301, target 101";
     assert_eq!(placed.difference.as_deref(), Some(told));
 }

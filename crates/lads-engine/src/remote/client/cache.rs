@@ -232,7 +232,7 @@ impl LeftOver {
         let mut file = File::from(open_own(&directory, &name)?);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
-                return Err(io::Error::other("the program that made it still runs").into());
+                return Err(io::Error::other("the program that created it is still running").into());
             }
             result => result?,
         }
@@ -282,7 +282,7 @@ fn open_own(directory: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     }
     // The list says which bytes go to which server, and with whose token.
     if stat.st_uid != geteuid().as_raw() {
-        return Err(io::Error::other("it is another user's"));
+        return Err(io::Error::other("it belongs to another user"));
     }
     Ok(file)
 }

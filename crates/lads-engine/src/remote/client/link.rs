@@ -616,7 +616,7 @@ impl Link {
             let bytes = &buffer[..header.payload_bytes as usize];
             let is_whole = frame.rows.iter().all(|row| XxHash3_64::oneshot(bytes) == row.checksum);
             if !is_whole {
-                return link.lose("what it read was damaged on the way");
+                return link.lose("the data that it read was damaged in transit");
             }
             let number = frame.rows[0].block.entry.0;
             link.on_bytes(number, buffer, header.payload_bytes as usize);
@@ -745,7 +745,7 @@ impl Inner {
     }
 }
 
-/// The buffers for what is read: there is one for each read that may be under way, beside those
+/// The buffers for what is read: there is one for each read that may be in flight, beside those
 /// that are kept.
 struct Coming(Weak<Link>);
 

@@ -71,7 +71,7 @@ pub(super) struct Opened {
 }
 
 impl Session {
-    /// Serves a client until it is gone. It may have `buffer_count` frames under way.
+    /// Serves a client until it is gone. It may have `buffer_count` frames in flight.
     pub(super) fn serve(
         shared: Arc<Shared>,
         line: Box<dyn Line>,
@@ -132,7 +132,8 @@ impl Session {
         while let Some(message) = hear(input, TO_SERVER_BYTES_MAX)? {
             match message {
                 ToServer::Hello { version, .. } if version != VERSION => {
-                    let text = format!("the server speaks version {VERSION}, you {version}");
+                    let text =
+                        format!("the server uses protocol version {VERSION}, the client {version}");
                     return Err(io::Error::other(text));
                 }
                 ToServer::Hello { .. } => {}
@@ -149,7 +150,7 @@ impl Session {
     }
 
     /// Waits until a request may be done, and the client has taken replies to earlier requests.
-    /// Returns `false` if the client is gone.
+    /// Returns `false` if the client has disconnected.
     fn wait_for_turn(&self, request: &Request) -> io::Result<bool> {
         let mut inner = self.lock();
         inner.active_at = Instant::now();
@@ -203,12 +204,13 @@ impl Session {
             self.line.end();
         } else if is_silent {
             self.end(Some(
-                "others wait for a file that you have locked, and you are silent".to_owned(),
+                "other clients wait for a file that this client has locked, and it sends nothing"
+                    .to_owned(),
             ));
         }
     }
 
-    /// Waits until one more read may be under way; `false` if the client is gone.
+    /// Waits until one more read may be in flight; `false` if the client has disconnected.
     pub(super) fn begin_read(&self) -> bool {
         let inner = self.lock();
         let is_full = |inner: &mut Inner| inner.reads >= CLIENT_READS_MAX && !inner.is_over;
@@ -296,7 +298,7 @@ impl Session {
         self.end(None);
     }
 
-    /// Writes messages until the client is gone.
+    /// Writes messages until the client has disconnected.
     fn speak(&self, output: &mut dyn io::Write) {
         loop {
             let inner = self.lock();

@@ -145,7 +145,7 @@ fn a_client_says_its_version_and_a_server_that_then_says_nothing_is_lost() {
     let hello = hear(&mut *input, 100).unwrap();
     assert_eq!(hello, Some(ToServer::Hello { version: VERSION, name: String::new() }));
     let error = client.open(b"new", CREATE, GROUP, false).unwrap_err();
-    assert!(error.text.contains("it said nothing for "), "{error}");
+    assert!(error.text.contains("it sent nothing for "), "{error}");
 }
 
 /// What a server does beside saying that it lives.
@@ -224,7 +224,7 @@ fn a_server_that_lives_and_does_nothing_is_lost_after_a_while() {
         let client = Client::over(lazy, Server::Here, &impatient()).unwrap();
         let file = client.open(b"new", CREATE, GROUP, false).unwrap();
         let error = file.read(0, &mut [&mut [0; 10]]).unwrap_err();
-        assert!(error.text.contains("did nothing for 3 s"), "{error}");
+        assert!(error.text.contains("made no progress for 3 s"), "{error}");
     }
 }
 
@@ -237,13 +237,13 @@ fn a_server_that_writes_nothing_or_answers_nothing_that_was_deferred_is_lost_too
         let client = Client::over(lazy, Server::Here, &options).unwrap();
         let file = client.open(b"new", CREATE, GROUP, false).unwrap();
         let error = file.write(0, &[&some_bytes(5 * MIB)]).unwrap_err();
-        assert!(error.text.contains("did nothing for 3 s"), "{error}");
+        assert!(error.text.contains("made no progress for 3 s"), "{error}");
     }
     let lazy = lazy(Lazy { answers: |_| false, ..IDLE }).0;
     let client = Client::over(lazy, Server::Here, &options).unwrap();
     let _file = client.open(b"new", CREATE, GROUP, true).unwrap();
     let error = client.finish().unwrap_err();
-    assert!(error.text.contains("did nothing for 3 s"), "{error}");
+    assert!(error.text.contains("made no progress for 3 s"), "{error}");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_server_that_does_little_at_a_time_is_waited_for() {
             file.size().unwrap();
         }
         let error = syncing.join().unwrap().unwrap_err();
-        assert!(error.text.contains("did nothing for 3 s"), "{error}");
+        assert!(error.text.contains("made no progress for 3 s"), "{error}");
     });
 }
 
@@ -358,7 +358,7 @@ fn a_frame_that_is_damaged_on_the_way_to_the_client_is_not_read() {
     let file = client.open(b"there", READ_WRITE, GROUP, false).unwrap();
     let mut there = [0; 1000];
     let error = file.read(0, &mut [&mut there]).unwrap_err();
-    assert!(error.text.contains("damaged on the way"), "{error}");
+    assert!(error.text.contains("damaged in transit"), "{error}");
     assert_eq!(there, [0; 1000]);
 }
 

@@ -105,7 +105,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         self.coming.clear();
         self.pipe.streams.iter().for_each(|stream| stream.inbox.end());
-        self.messages.end(Some("the thread that reads it is gone".to_owned()));
+        self.messages.end(Some("the thread that reads it has ended".to_owned()));
     }
 }
 

@@ -179,7 +179,7 @@ fn messages_that_nobody_wants_any_more_hold_up_nothing() {
 #[test]
 fn what_is_no_packet_ends_the_line_and_is_told() {
     let stream = |number| lads_core::packet::Channel::Stream(StreamId(number));
-    assert!(complaint(b"Welcome to dtn2!").contains("out of step"));
+    assert!(complaint(b"Welcome to dtn2!").contains("out of sync"));
     assert!(complaint(&packet(stream(2), &[0])).contains("data stream 2, which does not exist"));
     assert!(complaint(&packet(stream(65_000), &[0])).contains("data stream 65000"));
     assert!(complaint(&message(&[])).contains("0 bytes"));

@@ -106,7 +106,7 @@ impl Listener {
         Ok(Self { listener, port, tokens })
     }
 
-    /// How many bytes this host, which is that end, lets each of the streams have under way.
+    /// How many bytes this host, which is that end, lets each of the streams have in flight.
     pub(crate) fn window_bytes(&self, side: Side) -> u64 {
         window_bytes(&self.listener, side)
     }
@@ -135,7 +135,7 @@ impl Listener {
                 }
             })?;
             if is_gone {
-                return Err(Fatal::new(ExitCode::Network, "the other end is gone"));
+                return Err(Fatal::new(ExitCode::Network, "the other end has disconnected"));
             }
             door.look(Instant::now(), &needed, |_| ());
         }

@@ -68,7 +68,7 @@ fn run(program: &str, words: &[&str]) -> Result<String> {
 }
 
 fn number(device: &str) -> Result<String> {
-    let name = device.strip_prefix("/dev/").context("losetup names no device")?;
+    let name = device.strip_prefix("/dev/").context("losetup printed no device")?;
     Ok(fs::read_to_string(format!("/sys/block/{name}/dev"))?.trim().to_owned())
 }
 
@@ -108,7 +108,7 @@ impl Drop for Caretaker {
     fn drop(&mut self) {
         drop(self.stdin.take());
         if let Err(error) = self.child.wait() {
-            println!("the caretaker does not end: {error}");
+            println!("the caretaker does not exit: {error}");
         }
     }
 }

@@ -34,12 +34,12 @@ pub(super) fn distance() -> Scenario {
     Scenario {
         name: "distance",
         title: "whole transfers over long lines",
-        about: "XDD, figures 8 and 29 to 31, with what comes before the first byte and after the \
-                last. Here: one file in 8 stripes over 8 OSTs of 50 MB/s at each end, and many \
+        about: "XDD, figures 8 and 29 to 31, including the time before the first byte and after \
+                the last. Here: one file in 8 stripes over 8 OSTs of 50 MB/s at each end, and many \
                 files between OSTs without limits, over the loops of the XDD paper. All messages \
-                of LADS cross the line, on an ssh connection that is open already. Two lines are \
-                as most are: between hosts whose TCP nobody has tuned, and one that loses packets, \
-                with the oldest congestion control.",
+                of LADS cross the line, on an ssh connection that is already open. Two lines are \
+                typical: one between hosts without tuned TCP, and one that loses packets, with the \
+                oldest congestion control.",
         stages: vec![
             one(Distance::Ornl, 2048),
             one(Distance::Chicago, 768),
@@ -53,7 +53,7 @@ pub(super) fn distance() -> Scenario {
         views: vec![
             view("One file", &[0, 1, 2, 3], None, Quantity::Share),
             view("Many files over 128 ms", &[4, 5], None, Quantity::Seconds),
-            view("Hosts and lines that are not at their best", &[6, 7], None, Quantity::Seconds),
+            view("Hosts without tuning, lossy line", &[6, 7], None, Quantity::Seconds),
         ],
     }
 }

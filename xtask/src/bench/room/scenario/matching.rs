@@ -32,8 +32,9 @@ pub(super) fn matching() -> Scenario {
         title: "file systems that hide their OSTs",
         about: "Beyond the papers: GPFS, NFS, and most that are mounted with FUSE hide their OSTs. \
                 Here: 8 hidden OSTs of 25 MB/s or 32 of 12.5 MB/s at each end; one in eight at a \
-                fifth of its rate, and then another, at the source, at the sink or at both. The \
-                file system places the files of the sink, and the bound has to write them there.",
+                fifth of its rate, a different one each time, at the source, at the sink or at \
+                both. The file system places the files of the sink, and the bound has to write \
+                them there.",
         stages,
         views: vec![
             view("8 hidden OSTs, 640 of 1 MiB", &[0, 1, 2, 3], None, Quantity::Share),

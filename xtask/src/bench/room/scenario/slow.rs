@@ -34,13 +34,12 @@ pub(super) fn congestion() -> Scenario {
     Scenario {
         name: "congestion",
         title: "one OST in eight slow, in turn",
-        about: "Beyond the papers: enough threads, and congestion that moves on every 0.7 or 1.5 \
-                s, at the source, at the sink and at both, and otherwise in each round. Here: 8 \
-                OSTs of 25 MB/s and 160 files \
-                of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source in one stripe or in \
-                four. Files of the sink grow over its OSTs extent by extent, but with \
-                --lab place-extents=0. Where files are placed in turn at the sink, the bound has \
-                to write them there, too.",
+        about: "Beyond the papers: enough threads, and congestion that moves every 0.7 or 1.5 s, \
+                at the source, at the sink and at both, differently in each round. Here: 8 OSTs of \
+                25 MB/s and 160 files of 8 MiB, 32 OSTs of 12.5 MB/s and 320 files; at the source \
+                in one stripe or in four. Files of the sink grow over its OSTs extent by extent, \
+                but with --lab place-extents=0. Where files are placed in turn at the sink, the \
+                bound has to write them there, too.",
         stages: vec![
             beside_plain(run("8 OSTs, clear", eight, [false, false])),
             beside_plain(run("8 OSTs, source", eight, [true, false])),
@@ -91,10 +90,9 @@ pub(super) fn servers() -> Scenario {
     Scenario {
         name: "servers",
         title: "OSTs that share a server of half their rate",
-        about: "LADS (FAST '15), section 2.3: OSTs of one server share what it can \
-                do. Here: 8 OSTs of 25 MB/s, two on each of four servers that do 25 MB/s, or \
-                whatever their OSTs can; one server that does 10 MB/s, at the source or at the \
-                sink. 80 files of 8 MiB.",
+        about: "LADS (FAST '15), section 2.3: OSTs of one server share its rate. Here: 8 OSTs of \
+                25 MB/s, two on each of four servers with 25 MB/s, or with the rate of their OSTs; \
+                one server with 10 MB/s, at the source or at the sink. 80 files of 8 MiB.",
         stages: vec![
             run("half, clear", half, [false, false]),
             run("half, one slow at the source", half, [true, false]),

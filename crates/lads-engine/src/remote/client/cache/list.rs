@@ -154,7 +154,7 @@ impl Listed {
     fn sync(&mut self) -> io::Result<()> {
         if self.is_synced {
             if self.has_failed {
-                return Err(io::Error::other("it could not be made durable before"));
+                return Err(io::Error::other("an earlier call to make it durable failed"));
             }
             self.file.sync_data().inspect_err(|_| self.has_failed = true)?;
             #[cfg(test)]

@@ -73,10 +73,10 @@ impl Link {
             }
             let patience = link.timeout * link.stall_timeouts;
             if silence > link.timeout {
-                link.lose(&format!("it said nothing for {} s", link.timeout.as_secs()));
+                link.lose(&format!("it sent nothing for {} s", link.timeout.as_secs()));
             } else if stall > patience {
                 let seconds = patience.as_secs();
-                link.lose(&format!("it did nothing for {seconds} s, though it says that it lives"));
+                link.lose(&format!("it made no progress for {seconds} s and sent only heartbeats"));
             }
         }
     }

@@ -25,8 +25,8 @@ impl Link {
         }
         if !inner.taken.has_room_for_file() {
             let text = format!(
-                "cannot open {what}: this process has {CLIENT_FILES_MAX} files open there, as many \
-                 as it may have (EMFILE); close some of them"
+                "cannot open {what}: this process has {CLIENT_FILES_MAX} files open there, which \
+                 is the maximum (EMFILE); close some of them"
             );
             return Err(RemoteError { errno: Errno::MFILE.raw_os_error(), text });
         }

@@ -19,7 +19,7 @@ use twox_hash::XxHash3_64;
 
 use crate::board::lock;
 
-/// Buffers beside those of chunks and of reads under way: one that is being put on the disk, and
+/// Buffers beside those of chunks and of reads in flight: one that is being put on the disk, and
 /// one that comes back from there.
 pub(super) const MOVING_BUFFERS: u32 = 2;
 
@@ -61,16 +61,14 @@ impl ReadCache {
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let file = open_unnamed(directory).map_err(|error| {
             let place = directory.display();
-            io::Error::other(format!(
-                "cannot keep what is read in {place} (rfs_cache_dir): {error}"
-            ))
+            io::Error::other(format!("cannot cache read data in {place} (rfs_cache_dir): {error}"))
         })?;
         Ok(Self { file: SlotFile::new(file, FRAME_BYTES), loading: Mutex::new(()) })
     }
 }
 
 impl Link {
-    /// How many bytes were read ahead, and how many were not asked for anew.
+    /// How many bytes were read ahead, and how many were not asked for again.
     pub(in crate::remote::client) fn read_bytes(&self) -> ReadBytes {
         self.lock().read_bytes
     }

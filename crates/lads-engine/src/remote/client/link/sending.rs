@@ -58,7 +58,7 @@ impl Link {
                 let mut buffer = stage.for_draining.take();
                 let checksum = stage.cache.take(*slot, length, &mut buffer).map_err(|error| {
                     let path = stage.cache.path().display();
-                    io::Error::other(format!("cannot read back what was staged in {path}: {error}"))
+                    io::Error::other(format!("cannot read back staged data in {path}: {error}"))
                 })?;
                 back = buffer;
                 (&back, checksum)

@@ -54,7 +54,9 @@ impl Link {
         let Some(stage) = &self.stage else { return Ok(()) };
         stage.cache.settle().map_err(|error| {
             let path = stage.cache.path().display();
-            RemoteError::lost(format!("cannot say in {path} what is sent (rfs_cache_dir): {error}"))
+            RemoteError::lost(format!(
+                "cannot record in {path} which data was sent (rfs_cache_dir): {error}"
+            ))
         })
     }
 
@@ -141,7 +143,7 @@ impl Link {
                 String::new()
             }
             kept_bytes => format!(
-                "; {} of {} that were not sent are kept; send them with lads rfs replay {path}",
+                "; {} of {} of unsent data are kept; send them with lads rfs replay {path}",
                 sizes::bytes(kept_bytes),
                 sizes::bytes(kept_bytes + lost_bytes)
             ),
