@@ -4,17 +4,21 @@
 //! wait of that time (for messages, for a connection, for a name to be resolved) happens here. A
 //! wait is made of short ones; after each of them it checks whether the user wants to stop and
 //! whether the deadline has passed. One deadline holds for all waits together, so that a peer that
-//! sends one byte at a time gains nothing.
+//! sends one byte at a time gains nothing. Time in which the process was stopped (Ctrl-Z) does not
+//! count: a short wait that took far longer shows it.
 
+use crate::board::lock;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::stop::StopFlag;
 use crate::thread::{NoThread, spawn};
+use lads_core::absence::ABSENCE_MIN;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -37,6 +41,31 @@ pub(crate) struct Patience<'a> {
     limit: Duration,
     /// The limit for one wait.
     silence: Duration,
+    absences: Arc<Absences>,
+}
+
+/// When the process was stopped: beginning and end, one after the other.
+#[derive(Debug, Default)]
+struct Absences(Mutex<Vec<(Instant, Instant)>>);
+
+impl Absences {
+    /// A wait for at most `wait` began at `began`, and is over.
+    fn on_waited(&self, began: Instant, wait: Duration) {
+        let now = Instant::now();
+        if now.duration_since(began) < wait + ABSENCE_MIN {
+            return;
+        }
+        // Several threads may have waited at the same time.
+        let mut all = lock(&self.0);
+        let first = all.last().map_or(began + wait, |&(_, ended)| ended.max(began + wait));
+        all.push((first, now.max(first)));
+    }
+
+    /// Returns how long the process was stopped after `since`.
+    fn after(&self, since: Instant) -> Duration {
+        let all = lock(&self.0);
+        all.iter().map(|&(began, ended)| ended.saturating_duration_since(began.max(since))).sum()
+    }
 }
 
 /// Why a wait ended early.
@@ -59,7 +88,8 @@ pub(crate) enum Cut {
 impl<'a> Patience<'a> {
     /// Begins now; `limit` holds for all waits together.
     pub(crate) fn new(stop: &'a StopFlag, limit: Duration) -> Self {
-        Self { stop, unwanted: None, started: Instant::now(), limit, silence: limit }
+        let (started, absences) = (Instant::now(), Arc::default());
+        Self { stop, unwanted: None, started, limit, silence: limit, absences }
     }
 
     /// The same, until `unwanted` is set as well.
@@ -74,7 +104,7 @@ impl<'a> Patience<'a> {
 
     /// A part of this patience, from now on, for something that may take at most `limit`.
     pub(crate) fn part(&self, limit: Duration) -> Self {
-        let left = self.limit.saturating_sub(self.started.elapsed());
+        let left = self.limit.saturating_sub(self.waited(self.started));
         let limit = limit.min(left);
         Self { started: Instant::now(), limit, silence: self.silence.min(limit), ..self.clone() }
     }
@@ -82,6 +112,12 @@ impl<'a> Patience<'a> {
     /// The limit for all waits together.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
+    }
+
+    /// How long the wait that began at `since` has taken, without the time in which the process was
+    /// stopped.
+    pub(crate) fn waited(&self, since: Instant) -> Duration {
+        since.elapsed().saturating_sub(self.absences.after(since))
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -94,8 +130,8 @@ impl<'a> Patience<'a> {
         if self.is_stopped() {
             return Err(Cut::Stopped);
         }
-        let left = self.limit.saturating_sub(self.started.elapsed());
-        let left_of_silence = self.silence.saturating_sub(since.elapsed());
+        let left = self.limit.saturating_sub(self.waited(self.started));
+        let left_of_silence = self.silence.saturating_sub(self.waited(since));
         if left_of_silence.is_zero() {
             return Err(Cut::Silent(self.silence));
         }
@@ -115,9 +151,11 @@ impl<'a> Patience<'a> {
     /// Waits until at least one of these is ready, but only until the next check, so that the
     /// caller can do other things. The whole wait began at `since`.
     pub(crate) fn look(&self, polled: &mut [PollFd<'_>], since: Instant) -> Result<bool, Cut> {
-        let wait = self.next_wait(since)?;
-        let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
-        match poll(polled, Some(&wait)) {
+        let (began, wait) = (Instant::now(), self.next_wait(since)?);
+        let spec = rustix::time::Timespec { tv_sec: 0, tv_nsec: i64::from(wait.subsec_nanos()) };
+        let polled = poll(polled, Some(&spec));
+        self.absences.on_waited(began, wait);
+        match polled {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),
             // The next read or write will report the error.
@@ -138,7 +176,9 @@ impl<'a> Patience<'a> {
         let since = Instant::now();
         while since.elapsed() < pause {
             let left = pause.saturating_sub(since.elapsed());
-            std::thread::sleep(self.next_wait(since)?.min(left));
+            let (began, wait) = (Instant::now(), self.next_wait(since)?.min(left));
+            std::thread::sleep(wait);
+            self.absences.on_waited(began, wait);
         }
         Ok(())
     }
@@ -159,7 +199,10 @@ impl<'a> Patience<'a> {
         });
         let worker = worker.map_err(|_| Cut::NoThread)?;
         loop {
-            match result.recv_timeout(self.next_wait(since)?) {
+            let (began, wait) = (Instant::now(), self.next_wait(since)?);
+            let received = result.recv_timeout(wait);
+            self.absences.on_waited(began, wait);
+            match received {
                 Ok(result) => return Ok(result),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => match worker.join() {

@@ -1,7 +1,7 @@
 //! A command that is stopped for longer than `--timeout` (Ctrl-Z, SIGSTOP) and then continued.
 
 use crate::world::{
-    LADS, Rng, Running, World, assert_identical, start, start_fed, start_with, there,
+    LADS, Rng, Running, World, assert_identical, start, start_fed, start_with, there, wait_for,
     wait_until_gone,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -79,6 +79,29 @@ fn a_pipe_is_written_to_its_end_although_the_command_is_stopped_in_between() {
     reader.read_to_end(&mut read).unwrap();
     assert_eq!(running.end().code, Some(0));
     assert!(read == bytes);
+}
+
+/// Chaos found that a command that was stopped while it waited for the other end's first bytes gave
+/// up (seed 900410).
+#[test]
+fn a_command_that_is_stopped_before_the_other_end_answers_waits_for_it() {
+    let world = World::with_files(&mut Rng::new(5));
+    let (begun, go) = (world.path("begun"), world.path("go"));
+    assert!(Command::new("mkfifo").arg(&go).status().unwrap().success());
+    let wait = format!("touch {}; cat {}; shift; exec \"$@\"", begun.display(), go.display());
+    let mut command = there(&world.fake_shell(&wait));
+    command.arg(TIMEOUT_OPTION).arg(world.source_contents());
+    command.arg(format!("there:{}", world.target().display())).process_group(0);
+    let running = start(command);
+    wait_for("the shell", || begun.exists().then_some(()));
+    signal_group(&running, Signal::STOP);
+    // No event tells that the time is over.
+    thread::sleep(TIMEOUT * 3);
+    signal_group(&running, Signal::CONT);
+    std::fs::write(&go, "").unwrap();
+    let ended = running.end().expect(0);
+    assert_eq!(ended.summary()["attempts"], 1, "{ended:?}");
+    assert_identical(&world.source(), &world.target());
 }
 
 /// The other end cannot distinguish a stopped process from a lost host.

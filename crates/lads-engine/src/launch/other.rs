@@ -426,8 +426,8 @@ impl Other {
             let polled = &mut [PollFd::new(self.greeting.input(), PollFlags::IN)];
             match patience.look(polled, since) {
                 Ok(true) => return Ok(Ok(())),
-                Ok(false) if since.elapsed() >= told_next => {
-                    let (what, elapsed) = (what.to_owned(), since.elapsed());
+                Ok(false) if patience.waited(since) >= told_next => {
+                    let (what, elapsed) = (what.to_owned(), patience.waited(since));
                     observer.on(Happening::Waiting(Waiting { what, elapsed, limit }));
                     told_next += WAIT_TOLD_INTERVAL;
                 }

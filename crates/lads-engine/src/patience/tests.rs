@@ -68,3 +68,24 @@ fn a_part_is_no_longer_than_what_is_left() {
     assert!(patience.part(Duration::from_secs(60)).limit() <= millis(50));
     assert_eq!(patience.part(millis(10)).limit(), millis(10));
 }
+
+/// Several threads notice the same absence.
+#[test]
+fn time_in_which_the_process_was_stopped_does_not_count() {
+    let stop = StopFlag::new();
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let mut patience = Patience::new(&stop, Duration::from_secs(5));
+    let began = Instant::now().checked_sub(Duration::from_secs(20)).unwrap();
+    patience.started = began;
+    assert_eq!(patience.wait_readable(&ours), Err(Cut::Late(Duration::from_secs(5))));
+    for thread in 0..3 {
+        patience.absences.on_waited(began + millis(100 * thread), millis(50));
+    }
+    assert!(patience.waited(began) < Duration::from_secs(1), "{:?}", patience.waited(began));
+    assert!(patience.next_wait(began).is_ok());
+    assert!(patience.part(Duration::from_secs(9)).limit() > Duration::from_secs(4));
+    let later = began + Duration::from_secs(12);
+    assert!(patience.waited(later) < Duration::from_secs(1), "only the absence after it");
+    patience.absences.on_waited(Instant::now(), millis(50));
+    assert_eq!(lock(&patience.absences.0).len(), 3, "a wait as long as it should be");
+}
