@@ -253,6 +253,16 @@ fn a_track_gets_more_than_its_share_unless_what_waits_is_to_be_staged() {
     assert_eq!(grants_after_its_share(Some(stage)), 2);
 }
 
+#[test]
+fn buffers_are_kept_for_drains_and_for_files_that_are_read_back() {
+    let stage = StageConfig { bytes: 1 << 30, threads_max: 1, drains_max: 4, writes_max: 4 };
+    let kept = |stage, verifies_media| {
+        SinkConfig { stage, verifies_media, commits_max: 3, ..sink_config() }.kept_count()
+    };
+    assert_eq!([kept(None, false), kept(Some(stage), false), kept(None, true)], [0, 4, 3]);
+    assert_eq!(kept(Some(stage), true), 7);
+}
+
 /// A file that was whole when the transfer stopped, and had not begun to get its name, was sent
 /// again, as far as it was not on record yet.
 #[test]

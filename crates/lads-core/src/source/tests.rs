@@ -60,6 +60,13 @@ fn read_of_new_file(source: &mut Source, id: EntryId) -> Work {
 
 /// The same, if it has data only there.
 fn read_of_file_with(source: &mut Source, id: EntryId, data: Option<RangeSet>) -> Work {
+    wanted(source, id, data);
+    hear(source, Message::Grant(Lot::of(vec![(OstId(0), 1)])));
+    read(source, ReadOutcome::Good)
+}
+
+/// A file of two blocks, with data only there, is found, and the sink wants it.
+fn wanted(source: &mut Source, id: EntryId, data: Option<RangeSet>) {
     let size = u64::from(BLOCK_BYTES) * 2;
     let data_bytes = data.as_ref().map_or(size, RangeSet::byte_count);
     let identity = Identity { size, ..Identity::default() };
@@ -71,8 +78,6 @@ fn read_of_file_with(source: &mut Source, id: EntryId, data: Option<RangeSet>) -
     while source.next_message().is_some() {}
     let want = Answer::Want { done: RangeSet::new(), layout: Layout::on(OstId(0)) };
     hear(source, Message::FileId(vec![(id, want)]));
-    hear(source, Message::Grant(Lot::of(vec![(OstId(0), 1)])));
-    read(source, ReadOutcome::Good)
 }
 
 /// The next block is read, with this outcome.
@@ -178,6 +183,48 @@ fn the_walk_waits_for_whoever_is_told_what_failed() {
     assert_eq!(count, NOTES_MAX as u64);
     source.next_note().expect("one for each");
     assert!(source.wants_entries());
+}
+
+/// How a directory ends at the source if the sink answers this.
+fn outcome_of_directory(answer: Answer) -> Outcome {
+    let mut source = source();
+    tell(&mut source, Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
+    found_directory(&mut source, 1, 0);
+    tell(&mut source, Event::Listed { directory: EntryId(1), subdirectory_count: 0 });
+    tell(&mut source, Event::WalkEnded);
+    while source.next_message().is_some() {}
+    hear(&mut source, Message::FileId(vec![(EntryId(1), answer)]));
+    while source.next_message().is_some() {}
+    hear(&mut source, Message::FileDone(vec![(EntryId(1), Ending::Complete)]));
+    source.next_note().expect("it has ended").outcome
+}
+
+#[test]
+fn only_directories_that_are_new_count_as_done() {
+    assert_eq!(outcome_of_directory(Answer::Made), Outcome::Done(Verb::Directory, 0));
+    assert_eq!(outcome_of_directory(Answer::Have), Outcome::There);
+}
+
+#[test]
+fn a_source_is_stopping_once_the_sink_has_asked_for_it() {
+    let mut source = source();
+    assert!(!source.is_stopping());
+    hear(&mut source, Message::Stop("enough".to_owned()));
+    assert!(source.is_stopping());
+}
+
+/// Threads that find no block because all OSTs are busy do not wait for the other end.
+#[test]
+fn only_time_without_work_for_free_storage_counts_as_starved() {
+    let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
+    let mut source = Source::new(config(), &[OstSpec::new("OST0", 1)]);
+    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false });
+    wanted(&mut source, EntryId(1), None);
+    hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 2)])));
+    assert!(matches!(source.next_task(at(1), 0), Some(Task::Read(_))));
+    assert_eq!(source.next_task(at(1), 1), None, "the OST takes one request at a time");
+    source.handle(at(3), Event::WalkEnded).expect("our own word");
+    assert_eq!(source.counters().starved_micros, 0);
 }
 
 const FILE: EntryId = EntryId(1);
@@ -388,6 +435,18 @@ fn another_thread_is_woken_for_a_file_that_waits_if_the_first_has_a_task() {
     tell(&mut source, Event::Sent { stream: StreamId(0), number: 0, work });
     source.next_task(late, 1);
     assert_eq!(announced(&mut source), [7]);
+}
+
+#[test]
+fn a_thread_is_woken_for_a_file_that_waits_less_long_than_all_others() {
+    let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
+    let mut source = source();
+    found_late(&mut source, 1, at(20));
+    assert_eq!(source.next_task(Instant::START, 0), None);
+    found_late(&mut source, 2, at(30));
+    assert!(!source.may_have_task(), "a thread asks again before");
+    found_late(&mut source, 3, at(10));
+    assert!(source.may_have_task());
 }
 
 #[test]
