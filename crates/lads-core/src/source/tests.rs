@@ -3,6 +3,7 @@ use crate::congestion::Threshold;
 use crate::entry::{Entry, Identity, Kind, Metadata};
 use crate::layout::Layout;
 use crate::message::{Answer, Ending, Verb};
+use crate::pass::Pass;
 use crate::placement::Striping;
 use crate::range::RangeSet;
 use crate::room::Lot;
@@ -102,6 +103,41 @@ fn of_files_that_failed_only_those_with_blocks_under_way_are_kept() {
         assert!(source.files.has_failed(id), "its frame may be lost");
         assert!(source.files.failed_count() <= 2, "{} are kept", source.files.failed_count());
     }
+}
+
+/// A grant is given back only for a frame that did not arrive.
+#[test]
+fn frames_of_files_that_failed_are_lost_unless_a_later_frame_arrived() {
+    for is_first_durable in [false, true] {
+        let mut source = source();
+        let block = 0..u64::from(BLOCK_BYTES);
+        let data = Some(std::iter::once(block).collect());
+        let first = read_of_file_with(&mut source, FILE, data);
+        sent(&mut source, 0, first);
+        is_to_be_checked(&mut source);
+        let second = read_of_new_file(&mut source, EntryId(2));
+        sent(&mut source, 1, second);
+        let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(5));
+        hear(&mut source, Message::FileDone(vec![(EntryId(2), Ending::Failed(failure))]));
+        source.streams.settle(&mut source.files);
+        if is_first_durable {
+            let length = u64::from(BLOCK_BYTES);
+            let range = BlockRange { entry: FILE, offset: 0, length };
+            hear(&mut source, Message::BlockDone(vec![range]));
+            source.streams.settle(&mut source.files);
+        }
+        let lost = source.streams.on_end(StreamId(0), 1, &mut source.files);
+        assert_eq!(lost.unsure, [OstId(0)], "an earlier frame says nothing of it");
+    }
+}
+
+#[test]
+fn an_entry_that_is_passed_over_is_counted_and_ends() {
+    let mut source = source();
+    let (entry, parent, pass) = (EntryId(1), EntryId::ROOT, Pass::Size);
+    tell(&mut source, Event::Passed { entry, parent, pass });
+    assert_eq!(source.next_note(), Some(Note { entry, outcome: Outcome::Passed }));
+    assert_eq!(source.counters().files_found, 1);
 }
 
 fn found_directory(source: &mut Source, id: u64, parent: u64) {
