@@ -279,8 +279,8 @@ impl Grants {
         book.held -= 1;
         self.held_count -= 1;
         if book.held + book.arriving == 0 {
-            if book.is_used_up && book.window < book.needed {
-                book.window = book.window.saturating_mul(2).min(book.needed);
+            if book.is_used_up {
+                book.window = book.window.max(book.window.saturating_mul(2).min(book.needed));
             }
             book.is_used_up = false;
             book.since_idle_count = 0;
@@ -419,7 +419,9 @@ mod tests {
     #[test]
     fn a_slow_ost_holds_no_more_than_its_share() {
         let mut grants = grants(8, 2);
+        assert!(grants.has_new());
         assert_eq!(grants.take_new(), Lot::of(vec![(OstId(0), 4), (OstId(1), 4)]));
+        assert!(!grants.has_new());
         for _ in 0..4 {
             come(&mut grants, OstId(1), true);
         }
@@ -427,7 +429,16 @@ mod tests {
         assert_eq!(grants.take_new(), Lot::default());
         come(&mut grants, OstId(0), false);
         grants.on_release(OstId(0));
+        assert!(grants.has_new());
         assert_eq!(grants.take_new(), Lot::of(vec![(OstId(0), 1)]));
+    }
+
+    #[test]
+    fn a_frame_that_is_arriving_uses_up_a_grant() {
+        let mut grants = grants(8, 2);
+        grants.take_new();
+        (0..4).for_each(|_| assert!(grants.on_arrival(OstId(1), false)));
+        assert_eq!(grants.take_new(), Lot::default());
     }
 
     #[test]
@@ -461,6 +472,21 @@ mod tests {
             assert!(grants.on_arrival(OstId(0), left == 0));
         }
         assert_eq!(grants.osts[0].window, 2 * window);
+    }
+
+    #[test]
+    fn each_frame_that_finds_a_long_queue_takes_one_from_a_window_that_has_grown() {
+        let mut grants = grants(256, 1);
+        let window = grants.osts[0].window;
+        let granted = new_count(&mut grants);
+        (0..granted).for_each(|_| assert!(grants.on_arrival(OstId(0), true)));
+        (0..granted).for_each(|_| grants.on_arrived(OstId(0)));
+        let grown = grants.osts[0].window;
+        grants.take_new();
+        assert!(grants.on_arrival(OstId(0), false));
+        assert!(grants.on_arrival(OstId(0), false));
+        assert_eq!(grants.osts[0].window, grown - 2);
+        assert!(grown - 2 > window);
     }
 
     #[test]
@@ -553,7 +579,7 @@ mod tests {
         assert_eq!(grants.take_new(), Lot::of(vec![(OstId(0), 2)]));
         assert!(grants.on_arrival(OstId(0), false));
         grants.on_lost(OstId(0));
-        assert_eq!(grants.held_count(), 0);
+        assert_eq!((grants.held_count(), grants.committed_count()), (0, 2));
         (0..2).for_each(|left| assert!(grants.on_arrival(OstId(0), left == 1)));
         assert!(!grants.on_arrival(OstId(0), true));
     }
@@ -578,6 +604,7 @@ mod tests {
         (0..3).for_each(|_| assert!(!room.take(OstId(1))));
         assert_eq!((room.spare(OstId(0)), room.spare(OstId(1)), room.most_spare()), (30, 37, 37));
         (0..3).for_each(|left| assert_eq!(room.take(OstId(0)), left == 2));
+        assert!(!room.has(OstId(0)) && room.has(OstId(1)));
         assert_eq!((room.spare(OstId(0)), room.spare(OstId(9))), (0, 0));
     }
 

@@ -203,6 +203,33 @@ fn pieces_that_lie_apart_are_bounded() {
     assert_eq!(refused, Some(RANGES_MAX as u64 / 1000 * 1000));
 }
 
+/// A source with a file of this many bytes hears this answer.
+fn answered(size: u64, answer: Answer) -> Result<Source, ProtocolError> {
+    let mut source = source();
+    find(&mut source, file(size));
+    announce(&mut source);
+    hear(&mut source, Message::FileId(vec![(FILE, answer)]))?;
+    Ok(source)
+}
+
+#[test]
+fn a_file_without_bytes_is_not_compared() {
+    let compare = || Answer::Compare { layout: Layout::on(OstId(0)) };
+    assert!(answered(0, compare()).is_err());
+    assert!(answered(PAGE, compare()).is_ok());
+}
+
+#[test]
+fn only_a_file_that_is_compared_is_the_same_or_different() {
+    for ending in [Ending::Same, Ending::Different] {
+        let done = || Message::FileDone(vec![(FILE, ending.clone())]);
+        hear(&mut moving(PAGE), done()).expect_err("it is sent");
+        let compare = Answer::Compare { layout: Layout::on(OstId(0)) };
+        let mut source = answered(PAGE, compare).expect("it may be compared");
+        hear(&mut source, done()).expect("it is compared");
+    }
+}
+
 #[test]
 fn blocks_are_asked_for_again_so_often_and_no_more() {
     let mut source = moving(1 << 30);

@@ -7,11 +7,14 @@ mod ends;
 use ends::{BLOCK, sink_config};
 use lads_core::entry::{Entry, Identity, Kind, Metadata};
 use lads_core::frame::{Header, Row};
+use lads_core::journal::BlockRecord;
 use lads_core::layout::Layout;
 use lads_core::message::{Ending, Message};
-use lads_core::placement::Striping;
+use lads_core::placement::{Striping, Wish};
 use lads_core::schedule::OstSpec;
-use lads_core::sink::{BufferId, Event, Examined, Sink, SinkConfig, StageConfig, Task, Write};
+use lads_core::sink::{
+    BufferId, Committed, Event, Examined, Sink, SinkConfig, StageConfig, Task, Write,
+};
 use lads_core::units::{Block, EntryId, Instant, OstId};
 use std::time::Duration;
 
@@ -251,6 +254,91 @@ fn a_track_gets_more_than_its_share_unless_what_waits_is_to_be_staged() {
     let stage = StageConfig { bytes: 1 << 30, threads_max: 1, drains_max: 4, writes_max: 4 };
     assert_eq!(grants_after_its_share(None), 4);
     assert_eq!(grants_after_its_share(Some(stage)), 2);
+}
+
+/// Frames that wait in buffers which other OSTs could use, while as many are written as may be.
+#[test]
+fn what_waits_for_an_ost_without_grants_is_staged() {
+    let stage = StageConfig { bytes: 1 << 30, threads_max: 1, drains_max: 4, writes_max: 1 };
+    let mut config = SinkConfig { stage: Some(stage), ..sink_config() };
+    config.buffer_count = 8 + config.kept_count();
+    let mut sink = sink_with(&config, 16);
+    let row = |number: u32| {
+        let offset = u64::from(number) * u64::from(BLOCK);
+        Row { block: Block { entry: FILE, offset, length: BLOCK }, is_whole: false, checksum: 0 }
+    };
+    let granted = (0..16).take_while(|&number| sink.admit(&HEADER, &[row(number)]).is_ok());
+    let granted: Vec<u32> = granted.collect();
+    for &number in &granted {
+        sink.on_frame(Instant::START, BufferId(number), &HEADER, &[(row(number), true)]);
+    }
+    assert!(matches!(sink.next_task(Instant::START), Some(Task::Write(_))));
+    assert!(sink.may_have_task());
+    let task = sink.next_task(Instant::START);
+    assert!(matches!(task, Some(Task::Stage(..))), "{task:?} of {granted:?}");
+}
+
+/// Does the next task, which records blocks, or commits a file; then it is not done yet.
+fn is_committing(sink: &mut Sink) -> bool {
+    match sink.next_task(Instant::START) {
+        Some(Task::Commit(_)) => return true,
+        Some(Task::Sync(files)) => {
+            let synced = files.into_iter().map(|file| (file, None)).collect();
+            sink.handle(Instant::START, Event::Synced(synced)).expect("our own word");
+        }
+        task => panic!("{task:?}"),
+    }
+    false
+}
+
+/// A file of one block is written and read back, and the block differs.
+#[test]
+fn a_block_that_rotted_is_asked_for_again() {
+    let config = SinkConfig { verifies_media: true, resends_max: 1, ..sink_config() };
+    let mut sink = sink_with(&config, 1);
+    for attempt in 0..2 {
+        arrive(&mut sink, 1);
+        let write = next_write(&mut sink).expect("it waits");
+        written(&mut sink, write);
+        let ending = Message::FileDone(vec![(FILE, Ending::Complete)]);
+        sink.handle(Instant::START, Event::Message(ending)).expect("all was sent");
+        while !is_committing(&mut sink) {}
+        let record = BlockRecord { offset: 0, length: BLOCK, checksum: 0 };
+        let bad = Event::Committed(vec![(FILE, Committed::Bad(vec![record]))]);
+        sink.handle(Instant::START, bad).expect("our own word");
+        let messages: Vec<Message> = std::iter::from_fn(|| sink.next_message()).collect();
+        let is_asked_for = messages.iter().any(|it| matches!(it, Message::BlockBad(_)));
+        assert_eq!(is_asked_for, attempt == 0, "{messages:?}");
+    }
+}
+
+/// How many OSTs a new file of this many blocks gets.
+fn osts_for(blocks: u32) -> usize {
+    let osts = (0..8).map(|number| OstSpec::new(format!("OST{number}"), 4)).collect();
+    let mut sink = Sink::new(&SinkConfig { osts, ..sink_config() });
+    sink.handle(Instant::START, Event::Message(Message::Roots(Vec::new()))).expect("our own word");
+    announce(&mut sink, FILE, blocks);
+    match sink.place(Instant::START, FILE, Striping::default()).wish {
+        Wish::On { osts, .. } => osts.len(),
+        Wish::Striped { stripe_count, .. } => stripe_count,
+        wish @ Wish::Default => panic!("{wish:?}"),
+    }
+}
+
+#[test]
+fn large_files_are_spread_over_more_osts_than_small_ones() {
+    assert_eq!(osts_for(1), 1);
+    assert!(osts_for(64 << 10) > 1, "{}", osts_for(64 << 10));
+}
+
+#[test]
+fn buffers_are_kept_for_drains_and_for_files_that_are_read_back() {
+    let stage = StageConfig { bytes: 1 << 30, threads_max: 1, drains_max: 4, writes_max: 4 };
+    let kept = |stage, verifies_media| {
+        SinkConfig { stage, verifies_media, commits_max: 3, ..sink_config() }.kept_count()
+    };
+    assert_eq!([kept(None, false), kept(Some(stage), false), kept(None, true)], [0, 4, 3]);
+    assert_eq!(kept(Some(stage), true), 7);
 }
 
 /// A file that was whole when the transfer stopped, and had not begun to get its name, was sent

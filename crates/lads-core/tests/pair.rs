@@ -384,6 +384,7 @@ fn of_what_is_there_only_the_sums_go_and_what_is_the_same_is_skipped() {
     assert_eq!((counters.files_compared, counters.files_skipped, counters.files_moved), (3, 3, 1));
     assert_eq!((counters.files_unread, counters.files_verified, counters.bytes_sent), (0, 1, 100));
     assert_eq!(counters.bytes_done, counters.bytes_found);
+    assert_eq!(counters.bytes_skipped, counters.bytes_found - 100);
     assert_eq!(pair.sink.counters().files_moved, 1);
     let discarded = pair.world.events.iter().any(|it| it.starts_with("discard"));
     assert!(!discarded && !pair.world.events.contains(&"sync".to_owned()), "nothing is written");

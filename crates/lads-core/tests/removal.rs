@@ -134,7 +134,9 @@ fn an_answer_is_one_to_a_question_with_an_answer_for_each_name() {
         hear(&mut sink, there(number, count)).expect_err("other names");
     }
     hear(&mut sink, there(number, 2)).expect("the answer");
+    assert!(sink.has_answer());
     assert_eq!(sink.take_answer(), Some((number, vec![Presence::Absent; 2])));
+    assert!(!sink.has_answer());
     hear(&mut sink, there(number, 2)).expect_err("an answer again");
 }
 

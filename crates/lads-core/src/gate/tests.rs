@@ -269,6 +269,18 @@ fn only_what_was_announced_is_ended_and_directories_once() {
 }
 
 #[test]
+fn the_end_of_an_unsized_file_has_a_possible_size_and_time() {
+    let gate = sink(&[file(1, 0)]);
+    let at = |size, nanos| {
+        let mtime = Timestamp { seconds: 1, nanos };
+        ends(&gate, 1, Ending::CompleteAt { size, mtime })
+    };
+    assert_eq!(at(FILE_BYTES_MAX, 999_999_999), Ok(()));
+    refused(at(FILE_BYTES_MAX + 1, 0));
+    refused(at(1, 1_000_000_000));
+}
+
+#[test]
 fn a_directory_is_closed_after_those_in_it() {
     let mut gate = sink(&[directory(1, 0), directory(2, 1), directory(3, 1), file(4, 3)]);
     assert!(!gate.on_closing(EntryId(1)), "two are open in it");

@@ -426,8 +426,10 @@ mod tests {
         assert_eq!(next(&mut outbox, false), None);
         assert!(!outbox.is_unsent_of_view(ViewNumber(1)));
         assert_eq!((outbox.under_way(), outbox.in_memory()), (2, 2));
+        assert!(outbox.is_in_flight(0) && outbox.is_in_flight(1) && !outbox.is_in_flight(2));
         assert!(outbox.is_unwritten(FILE) && !outbox.is_unwritten(FileNumber(2)));
         assert_eq!(outbox.on_written(1), Some((FILE, 1)));
+        assert!(!outbox.is_in_flight(1));
         assert_eq!(outbox.on_written(1), None, "it was said before");
         assert_eq!(outbox.on_written(0), Some((FILE, 0)));
         assert!(outbox.is_empty() && outbox.in_memory() == 0 && !outbox.is_unwritten(FILE));

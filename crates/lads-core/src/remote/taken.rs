@@ -135,4 +135,16 @@ mod tests {
         }
         assert!(!both.asks(&view(numbers.next().unwrap())), "it was right");
     }
+
+    #[test]
+    fn a_reserved_view_takes_the_place_of_one_that_is_set() {
+        let mut taken = Taken::default();
+        let count = u32::try_from(CLIENT_VIEWS_MAX).unwrap();
+        for number in 0..count {
+            assert!(taken.has_room_for_view());
+            assert_eq!(taken.has_room_for_extra_view(), number < count / 2);
+            taken.reserve(ViewNumber(number), FILE);
+        }
+        assert!(!taken.has_room_for_view());
+    }
 }

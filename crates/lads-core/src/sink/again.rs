@@ -148,7 +148,17 @@ fn better_placed_again(tuning: &Tuning, all: &mut [Left], bytes_per_second: f64)
 
 #[cfg(test)]
 mod tests {
+    use super::super::blocks::Blocks;
+    use super::super::file::Step;
     use super::*;
+    use crate::ahead::Placed;
+    use crate::congestion::Rule;
+    use crate::entry::{Entry, Identity, Kind, Metadata};
+    use crate::layout::Layout;
+    use crate::placement::Striping;
+    use crate::schedule::OstSpec;
+    use crate::units::OstId;
+    use std::ops::Range;
 
     const MIB: u64 = 1 << 20;
 
@@ -208,5 +218,60 @@ mod tests {
     #[test]
     fn where_no_other_is_quick_all_stay() {
         assert_eq!(placed_again(5.0, 9.0, &[&[8, 8]]), []);
+    }
+
+    #[test]
+    fn files_are_looked_at_once_in_an_interval() {
+        let tuning = Tuning::DEFAULT;
+        let queues = OstQueues::new(Rule::Adaptive, &tuning, &[OstSpec::new("OST0", 1)]);
+        let at = |intervals| Instant::after_start(tuning.again_interval * intervals);
+        let mut again = Again::new(tuning);
+        assert!(!again.is_due(at(0)) && again.is_due(at(1)));
+        again.look(at(1), &Files::default(), &queues);
+        assert!(!again.is_due(at(1)) && again.is_due(at(2)));
+    }
+
+    #[test]
+    fn the_best_ost_shows_what_an_ost_can_do() {
+        let osts = [0, 1].map(|index| OstSpec::new(format!("{index}"), 1));
+        let mut queues = OstQueues::new(Rule::Adaptive, &Tuning::DEFAULT, &osts);
+        for (index, bytes) in [(0, 30 * MIB), (1, 50 * MIB)] {
+            queues.start(Instant::START, OstId(index), bytes);
+            queues.finish(Instant::START, OstId(index), bytes, Duration::from_secs(1));
+        }
+        let now = Instant::after_start(Duration::from_secs(10));
+        assert_eq!(best_rate(now, &queues), 5.0 * MIB as f64);
+    }
+
+    /// The bytes that are left on the OST on which a file of 8 MiB lies, and the files that may be
+    /// placed elsewhere, if this much of it was written, and as many blocks arrived.
+    fn left(purpose: Purpose, written: Range<u64>, arrived_count: u32) -> (u64, usize) {
+        let size = 8 * MIB;
+        let identity = Identity { size, ..Identity::default() };
+        let (striping, source_ost) = (Striping::default(), OstId(0));
+        let kind =
+            Kind::File { identity, data_bytes: size, striping, source_ost, is_different: false };
+        let (id, parent) = (EntryId(1), EntryId::ROOT);
+        let (name, metadata) = (b"a".to_vec(), Metadata::default());
+        let placed = Some(Placed { source_ost, sink_ost: Some(OstId(0)), bytes: size });
+        let mut blocks = Blocks::new(purpose, size, Layout::on(OstId(0))).placed(placed);
+        blocks = blocks.with_done(std::iter::once(written).collect());
+        (0..arrived_count).for_each(|_| blocks.on_come());
+        let mut files = Files::default();
+        files.on_roots();
+        files.on_announced(&Entry { id, parent, name, kind, metadata });
+        files.step(id, Step::Taken(placed));
+        files.step(id, Step::Wanted(blocks));
+        let queues = OstQueues::new(Rule::Adaptive, &Tuning::DEFAULT, &[OstSpec::new("OST0", 1)]);
+        let left = left_per_ost(Instant::START, &files, &queues).remove(0);
+        (left.bytes, left.files.len())
+    }
+
+    #[test]
+    fn files_that_wait_for_this_end_may_be_placed_again() {
+        assert_eq!(left(Purpose::Write, 0..0, 0), (8 * MIB, 1));
+        assert_eq!(left(Purpose::Write, 0..MIB, 1), (7 * MIB, 1));
+        assert_eq!(left(Purpose::Write, 0..MIB, 0), (7 * MIB, 0), "it waits for the source");
+        assert_eq!(left(Purpose::Compare, 0..0, 1), (0, 0), "nothing of it is written");
     }
 }

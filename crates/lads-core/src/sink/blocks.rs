@@ -303,3 +303,49 @@ pub(super) fn record_of(row: &Row) -> BlockRecord {
 fn range_of(block: &BlockRecord) -> Range<u64> {
     block.offset..block.offset + u64::from(block.length)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Block, EntryId, OstId};
+
+    fn blocks() -> Blocks {
+        Blocks::new(Purpose::Write, 300, Layout::on(OstId(0)))
+    }
+
+    fn row(offset: u64) -> Row {
+        let block = Block { entry: EntryId(1), offset, length: 100 };
+        Row { block, is_whole: false, checksum: 0 }
+    }
+
+    #[test]
+    fn bytes_of_a_dropped_file_are_withdrawn_once_and_those_on_record_may_stay() {
+        let mut blocks = blocks();
+        blocks.on_written(&row(0));
+        blocks.on_written(&row(100));
+        blocks.on_recorded(&record_of(&row(0)));
+        assert_eq!(blocks.withdraw(Kept::Yes), 100);
+        assert_eq!(blocks.withdraw(Kept::No), 100);
+        assert_eq!(blocks.withdraw(Kept::No), 0);
+    }
+
+    #[test]
+    fn bytes_that_rotted_are_left_again_and_withdrawn_once() {
+        let mut blocks = blocks();
+        blocks.on_written(&row(0));
+        blocks.on_written(&row(200));
+        assert_eq!(blocks.on_bad(&[record_of(&row(200))]), 100);
+        assert_eq!((blocks.left_bytes(), blocks.withdraw(Kept::No)), (200, 100));
+    }
+
+    #[test]
+    fn ranges_that_do_not_meet_are_counted() {
+        let mut blocks = blocks();
+        assert_eq!(blocks.range_count(), 0);
+        blocks.on_written(&row(0));
+        blocks.on_written(&row(200));
+        assert_eq!(blocks.range_count(), 2);
+        blocks.on_written(&row(100));
+        assert_eq!(blocks.range_count(), 1);
+    }
+}

@@ -459,6 +459,17 @@ mod tests {
     }
 
     #[test]
+    fn states_say_whether_a_file_was_given_up_and_whether_it_is_dropped() {
+        let file = |state| File { size: 1, unsized_state: None, state };
+        let of = |is: fn(&File) -> bool| {
+            let matching = states().into_iter().map(file).filter(is);
+            matching.map(|file| file.state.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(File::is_given_up), ["committing unwanted"]);
+        assert_eq!(of(File::is_ending), ["dropping", "discarding"]);
+    }
+
+    #[test]
     fn the_first_reason_to_drop_a_file_is_the_one_that_is_told() {
         let mut file = File { size: 1, unsized_state: None, state: State::Receiving(blocks()) };
         file.step(Step::Failed(failure(), Kept::Yes));

@@ -185,3 +185,37 @@ fn range_count(file: &File) -> usize {
 fn growing_count(file: &File) -> usize {
     usize::from(file.blocks().is_some_and(|blocks| blocks.growth().is_some()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::blocks::Purpose;
+    use super::*;
+    use crate::entry::{Identity, Kind, Metadata};
+    use crate::frame::Row;
+    use crate::layout::Layout;
+    use crate::placement::Striping;
+    use crate::units::{Block, OstId};
+
+    const FILE: EntryId = EntryId(1);
+
+    #[test]
+    fn separate_ranges_of_a_file_count() {
+        let identity = Identity { size: 300, ..Identity::default() };
+        let (striping, source_ost) = (Striping::default(), OstId(0));
+        let kind =
+            Kind::File { identity, data_bytes: 300, striping, source_ost, is_different: false };
+        let (parent, metadata) = (EntryId::ROOT, Metadata::default());
+        let mut files = Files::default();
+        files.on_roots();
+        files.on_announced(&Entry { id: FILE, parent, name: b"a".to_vec(), kind, metadata });
+        files.step(FILE, Step::Taken(None));
+        files.step(FILE, Step::Wanted(Blocks::new(Purpose::Write, 300, Layout::on(OstId(0)))));
+        let counts = [0, 200, 100].map(|offset| {
+            let block = Block { entry: FILE, offset, length: 100 };
+            let row = Row { block, is_whole: false, checksum: 0 };
+            files.with(FILE, |file| file.blocks_mut().map(|blocks| blocks.on_written(&row)));
+            files.range_count()
+        });
+        assert_eq!(counts, [1, 2, 1]);
+    }
+}

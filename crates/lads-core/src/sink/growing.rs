@@ -143,8 +143,8 @@ impl Growing {
         write.ost = thief;
         frames.start(now, &write);
         let range = range_of(&write)?.1;
-        let (room, bytes) = (write.room, range.end - range.start);
-        if let Some(extents) = fix(files, key.0, |it| it.fix(range.clone(), room, thief, bytes)) {
+        let room = write.room;
+        if let Some(extents) = fix(files, key.0, |it| it.fix(range.clone(), room, thief, 0)) {
             write.extents = extents;
         }
         let end = write.extents.last().map_or(range.end, |extent| extent.range.end);
@@ -337,5 +337,15 @@ mod tests {
         let outlook = |slowness| Outlook { left_bytes: u64::MAX, slowness };
         assert!(outlook(vec![f64::INFINITY, 9.0]).would_be_last(f64::INFINITY, 1));
         assert!(!outlook(vec![f64::INFINITY; 2]).would_be_last(f64::INFINITY, 1));
+    }
+
+    #[test]
+    fn extents_begin_until_growing_is_closed() {
+        let config = GrowthConfig { extents_max: 8, unit_bytes: MIB, ost_count: 2 };
+        let (config, tuning) = (Some(config), Tuning::DEFAULT);
+        let mut growing = Growing { config, tuning, unit_bytes: MIB, is_closed: false };
+        assert!(growing.extent_bytes(100 * MIB, 2).is_some_and(|bytes| bytes >= MIB));
+        growing.close();
+        assert_eq!(growing.extent_bytes(100 * MIB, 2), None);
     }
 }

@@ -150,6 +150,7 @@ fn take_rows<T>(rows: &mut VecDeque<T>, tuning: &Tuning) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::OstId;
 
     #[test]
     fn a_block_that_is_asked_for_again_is_not_said_to_be_done() {
@@ -161,5 +162,22 @@ mod tests {
         assert_eq!(outbox.next(), Some(Message::BlockDone(vec![range(0)])));
         assert_eq!(outbox.next(), Some(Message::BlockBad(vec![range(100)])));
         assert_eq!(outbox.next(), None);
+    }
+
+    #[test]
+    fn a_message_has_fewer_answers_if_their_layouts_are_long() {
+        let osts = (0..100).map(OstId).collect();
+        let layout = Layout::striped(1 << 20, osts).expect("it is sound");
+        let tuning = Tuning { answers_bytes: 300, ..Tuning::DEFAULT };
+        let count = |layout: &Layout| {
+            let mut outbox = Outbox::new(tuning);
+            let answer = || Answer::Compare { layout: layout.clone() };
+            (0..9).for_each(|entry| outbox.answer(EntryId(entry), answer()));
+            match outbox.next() {
+                Some(Message::FileId(answers)) => answers.len(),
+                message => panic!("{message:?} instead of answers"),
+            }
+        };
+        assert_eq!((count(&layout), count(&Layout::on(OstId(0)))), (1, 9));
     }
 }

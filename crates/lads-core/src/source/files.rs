@@ -174,21 +174,25 @@ mod tests {
     use super::super::blocks::Purpose;
     use super::super::file::Tries;
     use super::*;
-    use crate::entry::{Entry, Identity, Kind, Metadata};
+    use crate::entry::{Entry, Identity, Kind, Metadata, UNSIZED_BYTES};
     use crate::placement::Striping;
     use crate::units::OstId;
 
     const ENTRY: EntryId = EntryId(1);
     const BLOCK: Block = Block { entry: ENTRY, offset: 0, length: 4096 };
 
-    /// Files of which one is wanted.
-    fn wanted() -> Files {
-        let identity = Identity { size: 4096, ..Identity::default() };
+    fn entry(size: u64, name: &[u8]) -> Entry {
+        let identity = Identity { size, ..Identity::default() };
         let (striping, source_ost) = (Striping::default(), OstId(0));
         let kind =
-            Kind::File { identity, data_bytes: 1, striping, source_ost, is_different: false };
+            Kind::File { identity, data_bytes: size, striping, source_ost, is_different: false };
         let (parent, metadata) = (EntryId::ROOT, Metadata::default());
-        let entry = Entry { id: ENTRY, parent, name: b"a".to_vec(), kind, metadata };
+        Entry { id: ENTRY, parent, name: name.to_vec(), kind, metadata }
+    }
+
+    /// Files of which one is wanted.
+    fn wanted() -> Files {
+        let entry = entry(4096, b"a");
         let mut files = Files::new();
         files.add(ENTRY, File::new(&entry, None, Tries::default(), None));
         files.on_announced(ENTRY);
@@ -223,5 +227,16 @@ mod tests {
     fn no_more_blocks_come_back_than_were_handed_out() {
         let mut files = wanted();
         files.on_back(&[BLOCK]);
+    }
+
+    #[test]
+    fn names_and_unsized_files_count_until_the_file_is_removed() {
+        let entry = entry(UNSIZED_BYTES, b"a long name");
+        let mut files = Files::new();
+        files.add(ENTRY, File::new(&entry, None, Tries::default(), None));
+        assert!(files.has_unsized());
+        assert_eq!(files.metadata_bytes(), entry.variable_bytes() as u64);
+        files.remove(ENTRY);
+        assert!(!files.has_unsized() && files.metadata_bytes() == 0);
     }
 }

@@ -105,3 +105,33 @@ impl Outbox {
         bytes.abs_diff(told) >= self.tuning.staged_step_bytes || (bytes == 0 && told > 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Kind, Metadata};
+
+    #[test]
+    fn entries_with_long_names_are_announced_together_too() {
+        let tuning = Tuning { announced_bytes: 3 * (ENTRY_BYTES + 200), ..Tuning::DEFAULT };
+        let mut outbox = Outbox::new(tuning);
+        for number in 1..=9 {
+            let (id, parent, name) = (EntryId(number), EntryId::ROOT, vec![b'n'; 200]);
+            let metadata = Metadata::default();
+            outbox.announce(Entry { id, parent, name, kind: Kind::Directory, metadata });
+        }
+        assert_eq!([0; 4].map(|_| outbox.next_new_files().len()), [3, 3, 3, 0]);
+    }
+
+    #[test]
+    fn the_sink_hears_of_large_steps_of_the_stage_and_that_it_is_empty() {
+        let mut outbox = Outbox::new(Tuning::DEFAULT);
+        let step = Tuning::DEFAULT.staged_step_bytes;
+        assert_eq!(outbox.next(0), None);
+        assert_eq!(outbox.next(step - 1), None);
+        assert_eq!(outbox.next(step), Some(Message::Staged(step)));
+        assert_eq!(outbox.next(1), None);
+        assert_eq!(outbox.next(0), Some(Message::Staged(0)));
+        assert_eq!(outbox.next(0), None);
+    }
+}

@@ -52,3 +52,36 @@ impl Questions {
         self.open_bytes -= question.bytes();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{NAME_BYTES_MAX, PATH_BYTES_MAX};
+    use crate::limits::QUESTION_NAMES_MAX;
+
+    #[test]
+    fn the_longest_question_may_be_asked_and_none_that_is_longer() {
+        let question = |directory_bytes| {
+            let names = vec![vec![b'n'; NAME_BYTES_MAX]; QUESTION_NAMES_MAX];
+            Question { number: 1, directory: vec![b'd'; directory_bytes], names }
+        };
+        let questions = Questions::default();
+        assert_eq!(questions.check(&question(PATH_BYTES_MAX)), Ok(()));
+        assert!(questions.check(&question(PATH_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn questions_count_until_they_are_looked_up() {
+        let question = Question { number: 1, directory: Vec::new(), names: vec![b"a".to_vec()] };
+        let mut questions = Questions::default();
+        for _ in 0..QUESTIONS_OPEN_MAX {
+            assert_eq!(questions.check(&question), Ok(()));
+            questions.push(question.clone());
+        }
+        assert!(questions.check(&question).is_err());
+        questions.on_looked_up(&question);
+        assert_eq!(questions.check(&question), Ok(()));
+        (1..QUESTIONS_OPEN_MAX).for_each(|_| questions.on_looked_up(&question));
+        assert_eq!((questions.open_count, questions.open_bytes), (0, 0));
+    }
+}

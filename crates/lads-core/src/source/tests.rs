@@ -3,6 +3,7 @@ use crate::congestion::Threshold;
 use crate::entry::{Entry, Identity, Kind, Metadata};
 use crate::layout::Layout;
 use crate::message::{Answer, Ending, Verb};
+use crate::pass::Pass;
 use crate::placement::Striping;
 use crate::range::RangeSet;
 use crate::room::Lot;
@@ -63,6 +64,13 @@ fn read_of_new_file(source: &mut Source, id: EntryId) -> Work {
 
 /// The same, if it has data only there.
 fn read_of_file_with(source: &mut Source, id: EntryId, data: Option<RangeSet>) -> Work {
+    wanted(source, id, data);
+    hear(source, Message::Grant(Lot::of(vec![(OstId(0), 1)])));
+    read(source, ReadOutcome::Good)
+}
+
+/// A file of two blocks, with data only there, is found, and the sink wants it.
+fn wanted(source: &mut Source, id: EntryId, data: Option<RangeSet>) {
     let size = u64::from(BLOCK_BYTES) * 2;
     let data_bytes = data.as_ref().map_or(size, RangeSet::byte_count);
     let identity = Identity { size, ..Identity::default() };
@@ -74,8 +82,6 @@ fn read_of_file_with(source: &mut Source, id: EntryId, data: Option<RangeSet>) -
     while source.next_message().is_some() {}
     let want = Answer::Want { done: RangeSet::new(), layout: Layout::on(OstId(0)) };
     hear(source, Message::FileId(vec![(id, want)]));
-    hear(source, Message::Grant(Lot::of(vec![(OstId(0), 1)])));
-    read(source, ReadOutcome::Good)
 }
 
 /// The next block is read, with this outcome.
@@ -100,6 +106,41 @@ fn of_files_that_failed_only_those_with_blocks_under_way_are_kept() {
         assert!(source.files.has_failed(id), "its frame may be lost");
         assert!(source.files.failed_count() <= 2, "{} are kept", source.files.failed_count());
     }
+}
+
+/// A grant is given back only for a frame that did not arrive.
+#[test]
+fn frames_of_files_that_failed_are_lost_unless_a_later_frame_arrived() {
+    for is_first_durable in [false, true] {
+        let mut source = source();
+        let block = 0..u64::from(BLOCK_BYTES);
+        let data = Some(std::iter::once(block).collect());
+        let first = read_of_file_with(&mut source, FILE, data);
+        sent(&mut source, 0, first);
+        is_to_be_checked(&mut source);
+        let second = read_of_new_file(&mut source, EntryId(2));
+        sent(&mut source, 1, second);
+        let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(5));
+        hear(&mut source, Message::FileDone(vec![(EntryId(2), Ending::Failed(failure))]));
+        source.streams.settle(&mut source.files);
+        if is_first_durable {
+            let length = u64::from(BLOCK_BYTES);
+            let range = BlockRange { entry: FILE, offset: 0, length };
+            hear(&mut source, Message::BlockDone(vec![range]));
+            source.streams.settle(&mut source.files);
+        }
+        let lost = source.streams.on_end(StreamId(0), 1, &mut source.files);
+        assert_eq!(lost.unsure, [OstId(0)], "an earlier frame says nothing of it");
+    }
+}
+
+#[test]
+fn an_entry_that_is_passed_over_is_counted_and_ends() {
+    let mut source = source();
+    let (entry, parent, pass) = (EntryId(1), EntryId::ROOT, Pass::Size);
+    tell(&mut source, Event::Passed { entry, parent, pass });
+    assert_eq!(source.next_note(), Some(Note { entry, outcome: Outcome::Passed }));
+    assert_eq!(source.counters().files_found, 1);
 }
 
 fn found_directory(source: &mut Source, id: u64, parent: u64) {
@@ -181,6 +222,48 @@ fn the_walk_waits_for_whoever_is_told_what_failed() {
     assert_eq!(count, NOTES_MAX as u64);
     source.next_note().expect("one for each");
     assert!(source.wants_entries());
+}
+
+/// How a directory ends at the source if the sink answers this.
+fn outcome_of_directory(answer: Answer) -> Outcome {
+    let mut source = source();
+    tell(&mut source, Event::Listed { directory: EntryId::ROOT, subdirectory_count: 1 });
+    found_directory(&mut source, 1, 0);
+    tell(&mut source, Event::Listed { directory: EntryId(1), subdirectory_count: 0 });
+    tell(&mut source, Event::WalkEnded);
+    while source.next_message().is_some() {}
+    hear(&mut source, Message::FileId(vec![(EntryId(1), answer)]));
+    while source.next_message().is_some() {}
+    hear(&mut source, Message::FileDone(vec![(EntryId(1), Ending::Complete)]));
+    source.next_note().expect("it has ended").outcome
+}
+
+#[test]
+fn only_directories_that_are_new_count_as_done() {
+    assert_eq!(outcome_of_directory(Answer::Made), Outcome::Done(Verb::Directory, 0));
+    assert_eq!(outcome_of_directory(Answer::Have), Outcome::There);
+}
+
+#[test]
+fn a_source_is_stopping_once_the_sink_has_asked_for_it() {
+    let mut source = source();
+    assert!(!source.is_stopping());
+    hear(&mut source, Message::Stop("enough".to_owned()));
+    assert!(source.is_stopping());
+}
+
+/// Threads that find no block because all OSTs are busy do not wait for the other end.
+#[test]
+fn only_time_without_work_for_free_storage_counts_as_starved() {
+    let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
+    let mut source = Source::new(config(), &[OstSpec::new("OST0", 1)]);
+    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false });
+    wanted(&mut source, EntryId(1), None);
+    hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 2)])));
+    assert!(matches!(source.next_task(at(1), 0), Some(Task::Read(_))));
+    assert_eq!(source.next_task(at(1), 1), None, "the OST takes one request at a time");
+    source.handle(at(3), Event::WalkEnded).expect("our own word");
+    assert_eq!(source.counters().starved_micros, 0);
 }
 
 const FILE: EntryId = EntryId(1);
@@ -431,6 +514,18 @@ fn another_thread_is_woken_for_a_file_that_waits_if_the_first_has_a_task() {
     tell(&mut source, Event::Sent { stream: StreamId(0), number: 0, work });
     source.next_task(late, 1);
     assert_eq!(announced(&mut source), [7]);
+}
+
+#[test]
+fn a_thread_is_woken_for_a_file_that_waits_less_long_than_all_others() {
+    let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
+    let mut source = source();
+    found_late(&mut source, 1, at(20));
+    assert_eq!(source.next_task(Instant::START, 0), None);
+    found_late(&mut source, 2, at(30));
+    assert!(!source.may_have_task(), "a thread asks again before");
+    found_late(&mut source, 3, at(10));
+    assert!(source.may_have_task());
 }
 
 #[test]

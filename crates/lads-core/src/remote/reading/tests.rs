@@ -159,6 +159,46 @@ fn one_place_and_one_chunk_stay_for_reads_that_are_waited_for() {
 }
 
 #[test]
+fn one_chunk_stays_for_reads_that_are_waited_for_if_several_files_are_read_ahead() {
+    let mut reading = reading(4, 0, Prefetch::Always);
+    reading.begin_view(FileNumber(2), Prefetch::Always);
+    for number in 0..3 {
+        let (file, positions) = reading.next_ahead(|_, _| true).unwrap();
+        reading.fetch_ahead(number, file, &positions);
+        reading.on_fetched(number, CHUNK_BYTES, Some(&mut zeros()));
+    }
+    assert_eq!(reading.next_ahead(|_, _| true), None);
+}
+
+#[test]
+fn a_new_hint_is_followed_at_once() {
+    let mut reading = reading(4, 0, Prefetch::Never);
+    assert_eq!(ahead(&mut reading), []);
+    reading.set_prefetch(FILE, Prefetch::Always);
+    assert_eq!(ahead(&mut reading), [(0, 16), (16, 32), (32, 48)]);
+}
+
+#[test]
+fn only_requests_that_overlap_with_a_write_are_stale() {
+    let mut reading = reading(9, 0, Prefetch::Never);
+    reading.fetch(1, FILE, &at(4, 2), reading.files[&FILE].changes);
+    reading.on_write(FILE, &at(2, 2));
+    reading.on_write(FILE, &at(6, 2));
+    assert!(reading.place_of(1).is_some());
+    reading.on_write(FILE, &at(5, 2));
+    assert_eq!(reading.place_of(1), None);
+}
+
+#[test]
+fn no_answer_is_expected_when_the_connection_is_lost() {
+    let mut reading = reading(9, 0, Prefetch::Always);
+    reading.fetch_ahead(0, FILE, &at(0, 16));
+    assert!(reading.is_coming(0));
+    reading.clear();
+    assert!(!reading.is_coming(0));
+}
+
+#[test]
 fn a_file_that_must_wait_holds_up_no_other() {
     let mut reading = reading(9, 0, Prefetch::Always);
     let other = FileNumber(2);
