@@ -34,7 +34,7 @@ fn help_and_version_are_commands_too() {
     assert_eq!(text(&lads(&["help", "cp"]).stdout), text(&lads(&["cp", "--help"]).stdout));
     let unknown = lads(&["help", "pc"]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(text(&unknown.stderr).contains("no command `pc`"));
+    assert!(text(&unknown.stderr).contains("unknown command `pc`"));
 }
 
 /// A regression test: completions offered options that `lads cp` knows only to refuse them.

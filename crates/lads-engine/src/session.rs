@@ -259,7 +259,8 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
 
 /// Returns the time to wait for the other end's reason why streams cannot be opened.
 fn last_word_wait(fatal: &Fatal) -> Duration {
-    if fatal.is_timeout { Duration::ZERO } else { LAST_WORD_WAIT }
+    let is_silent_port = fatal.is_timeout && fatal.blocked.is_some();
+    if is_silent_port { Duration::ZERO } else { LAST_WORD_WAIT }
 }
 
 /// Takes in further streams when they are open, on a thread that nobody waits for: some may come

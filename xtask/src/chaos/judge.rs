@@ -517,6 +517,9 @@ mod tests {
         let large = bench.room.source().join("large");
         fs::write(&large, [0; 5000]).unwrap();
         fs::write(bench.room.target().join("large"), [0; 5000]).unwrap();
+        for root in [bench.room.source(), bench.room.target()] {
+            lads_trees::set_mtime(&root, 1, 0);
+        }
         for (gone, is_right) in [(&["file"][..], true), (&[], false), (&["file", "large"], false)] {
             let before = Before::look(&bench.step, &bench.room).unwrap();
             bench.history.begin_step(&bench.step, &bench.room.source());

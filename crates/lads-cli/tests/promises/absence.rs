@@ -115,8 +115,7 @@ fn a_transfer_whose_other_end_gave_up_while_the_command_was_stopped_starts_over_
     command.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
     command.process_group(0);
     let mut running = start(command);
-    let sink =
-        crate::world::wait_for("the other end", || crate::world::child_of(running.other_end()));
+    let sink = wait_for("the other end", || crate::world::child_of(running.other_end()));
     assert!(running.runs_until_written(sink, 1 << 20));
     signal_group(&running, Signal::STOP);
     wait_until_gone(sink);

@@ -193,7 +193,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line_and_nothing_is_done() {
         ("ports = 0x10", ":1: not a possible value of an option"),
         ("[hosts]\nports = 1", ":1: unknown section [hosts]; only [host.\"PATTERN\"] exists"),
         ("[host]\ndtn2 = 1", ":1: write a section: [host.\"dtn2\"]"),
-        ("[host.a.b]\nports = 1", ":1: there are no sections but [host.\"PATTERN\"]: [b]"),
+        ("[host.a.b]\nports = 1", ":1: unknown section [b]; only [host.\"PATTERN\"] exists"),
         ("ports = 1\nports = 2", ":2: duplicate key"),
         ("ports = ", ":1: "),
         ("delete = true\nremove-source-files = true", "cannot be used with"),

@@ -146,9 +146,9 @@ fn through_a_real_ssh_it_sends_lads_and_finds_no_problem() {
     let here = world.path("").display().to_string();
     let data = format!("{}:data", sshd.host);
     let sent = run(doctor_with(&sshd.shell, &["--json", &data, &here]));
-    assert!(found(&sent, "lads")[0].1.ends_with("was sent there"), "{sent:?}");
+    assert!(found(&sent, "lads")[0].1.ends_with("was sent"), "{sent:?}");
     let ended = run(doctor_with(&sshd.shell, &["--json", &data, &here]));
-    assert!(found(&ended, "lads")[0].1.ends_with("was there"), "{ended:?}");
+    assert!(found(&ended, "lads")[0].1.ends_with("was already present"), "{ended:?}");
     for ended in [&sent, &ended] {
         let problems: Vec<_> = checks(ended).into_iter().filter(|it| it["is_ok"] != true).collect();
         let is_of_machine = |it: &Value| OF_MACHINE.iter().any(|name| it["check"] == *name);

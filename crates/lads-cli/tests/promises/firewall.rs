@@ -128,7 +128,7 @@ fn the_doctor_reports_a_firewall() {
         assert!(todo.contains("--ports FIRST-LAST") && todo.contains("--tunnel"), "{todo}");
         // Connections in the other direction are not blocked.
         let (_, text, _) = &found(&ended, "port back")[0];
-        assert!(text.ends_with("to this host open"), "{text}");
+        assert!(text.ends_with("to this host succeed"), "{text}");
         // The time through ssh takes its place.
         let (_, text, _) = &found(&ended, "round trip")[0];
         assert!(text.ends_with("through ssh"), "{text}");

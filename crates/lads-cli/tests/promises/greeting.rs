@@ -206,7 +206,7 @@ fn a_command_that_is_not_ssh_is_given_up_after_the_timeout_which_is_told() {
     let [waited, gave_up] = told[..] else { panic!("{told:?}") };
     assert!(waited.starts_with("lads: waited 3 s (at most 5 s) for LADS on there "), "{waited}");
     assert!(waited.contains("shell-"), "through what is told: {waited}");
-    let words = ["there said nothing for 5 s (--timeout)", "--connect-timeout SECONDS"];
+    let words = ["no reply from there within 5 s (--timeout)", "--connect-timeout SECONDS"];
     assert!(words.iter().all(|words| gave_up.contains(words)), "{gave_up}");
     assert!(ended.elapsed >= Duration::from_secs(5), "{:?}", ended.elapsed);
 }

@@ -257,7 +257,10 @@ fn a_source_is_stopping_once_the_sink_has_asked_for_it() {
 fn only_time_without_work_for_free_storage_counts_as_starved() {
     let at = |seconds| Instant::after_start(Duration::from_secs(seconds));
     let mut source = Source::new(config(), &[OstSpec::new("OST0", 1)]);
-    hear(&mut source, Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false });
+    hear(
+        &mut source,
+        Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false, time_unit_nanos: 1 },
+    );
     wanted(&mut source, EntryId(1), None);
     hear(&mut source, Message::Grant(Lot::of(vec![(OstId(0), 2)])));
     assert!(matches!(source.next_task(at(1), 0), Some(Task::Read(_))));
