@@ -153,4 +153,23 @@ mod tests {
         fs::hard_link(&path, place.path().join("further")).unwrap();
         assert!(!planted(&handle), "nobody else writes there");
     }
+
+    #[test]
+    fn a_file_that_has_long_had_only_this_name_is_not_planted() {
+        let Some((_place, handle)) = place_of_nobody() else { return };
+        // A file that has not changed for two seconds. A full path needs no directory.
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let file = File::open(path).unwrap();
+        let seen = fstat(&file).unwrap();
+        let planted = |seen: &Stat, name: &str| {
+            may_be_planted(&handle, name.as_bytes(), &file, seen).unwrap()
+        };
+        assert!(!planted(&seen, path));
+        let (mut linked, mut changed) = (seen, seen);
+        (linked.st_nlink, changed.st_ctime) = (2, seen.st_ctime - 1);
+        assert!(planted(&linked, path), "it had a further name");
+        assert!(planted(&changed, path), "it has changed");
+        assert!(planted(&seen, "/proc/version"), "the name leads to another file");
+        assert!(planted(&seen, "nothing"), "the name leads nowhere");
+    }
 }
