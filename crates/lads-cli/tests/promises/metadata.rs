@@ -252,6 +252,40 @@ fn owners_that_root_may_not_set_are_a_loss() {
     run(world_cp(&world, &options, &storage.path("dst"))).expect(0);
 }
 
+/// Three names of one file; then one of them is another file with the same bytes. Its metadata was
+/// set on the file at the sink, which the two others still named. Chaos found it (20784000027).
+#[test]
+fn a_name_that_left_a_group_of_hard_links_does_not_take_the_others_along() {
+    for options in [&[][..], &["-c"], &["-u"]] {
+        let world = World::new();
+        let names = ["a", "b", "c"].map(|name| world.source().join(name));
+        let write = |path: &Path, mode: u32| {
+            fs::write(path, b"bytes").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            set_mtime(path, 1_700_000_000, 0);
+        };
+        fs::create_dir_all(world.source()).unwrap();
+        write(&names[1], 0o600);
+        fs::hard_link(&names[1], &names[0]).unwrap();
+        fs::hard_link(&names[1], &names[2]).unwrap();
+        run(world.cp(&[])).expect(0);
+        for (gone, group) in [("a", ["b", "c"]), ("c", ["b", "b"])] {
+            let other = world.source().join(gone);
+            fs::remove_file(&other).unwrap();
+            write(&other, 0o644);
+            run(world.cp(options)).expect(0);
+            let there = |name: &str| world.target().join(name);
+            assert_eq!(mode(&there(gone)), 0o644, "{options:?} {gone}");
+            let inode = |name: &str| fs::metadata(there(name)).unwrap().ino();
+            for name in group {
+                assert_eq!(mode(&there(name)), 0o600, "{options:?} {gone} {name}");
+                assert_eq!(inode(name), inode("b"), "{options:?} {gone} {name}");
+            }
+            assert_ne!(inode(gone), inode("b"), "{options:?} {gone}");
+        }
+    }
+}
+
 /// Names of one FIFO, device or symbolic link were copied as entries of their own.
 #[test]
 fn hard_links_of_all_kinds_are_kept() {

@@ -529,7 +529,10 @@ impl SinkEnd {
             return Ok(true);
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
-        if may_be_planted(handle, &item.name, &opened.file, &stat).map_err(of_metadata)? {
+        // At the source, its further names may be other files, which keep their metadata.
+        if stat.st_nlink > 1
+            || may_be_planted(handle, &item.name, &opened.file, &stat).map_err(of_metadata)?
+        {
             return Ok(false);
         }
         let mode = self.mode_of_existing(item);
