@@ -21,7 +21,12 @@ fn make(path: &Path, kind: &str) {
         entries.iter().for_each(|name| fs::write(path.join(name), name).unwrap());
     };
     match kind {
-        "file" => fs::write(path, format!("file {}", path.display())).unwrap(),
+        "file" => {
+            // For rsync, files of one size and second are the same.
+            let is_at_sink = path.components().any(|part| part.as_os_str() == "dst");
+            let text = format!("file {}{}", path.display(), if is_at_sink { " there" } else { "" });
+            fs::write(path, text).unwrap();
+        }
         "empty-file" => fs::write(path, "").unwrap(),
         "link" => symlink("nowhere", path).unwrap(),
         "link-to-directory" => symlink("../elsewhere", path).unwrap(),
