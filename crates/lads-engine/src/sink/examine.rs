@@ -15,7 +15,7 @@ use crate::paths::{
 };
 use crate::sink::check::{clear_outside, unchanged};
 use crate::sink::comparison::difference_of_file;
-use crate::sink::planted::may_be_planted;
+use crate::sink::planted::may_have_further_names;
 use crate::sink::table::Item;
 use crate::sink::times::ByDevice;
 use crate::sink::unnamed::Unnamed;
@@ -529,10 +529,7 @@ impl SinkEnd {
             return Ok(true);
         }
         let of_metadata = |errno| failed(Operation::SetMetadata, errno);
-        // At the source, its further names may be other files, which keep their metadata.
-        if stat.st_nlink > 1
-            || may_be_planted(handle, &item.name, &opened.file, &stat).map_err(of_metadata)?
-        {
+        if may_have_further_names(handle, &item.name, &opened.file, &stat).map_err(of_metadata)? {
             return Ok(false);
         }
         let mode = self.mode_of_existing(item);

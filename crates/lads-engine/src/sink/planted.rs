@@ -29,24 +29,28 @@ pub(super) fn is_ours_alone(directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(stat.st_uid == 0 && !Mode::from_raw_mode(stat.st_mode).intersects(others_write))
 }
 
-/// Whether the file that was opened under a name may be another user's, with a further name here so
-/// that we, as root, change its owner and mode. `seen` is what it was like when it was open.
+/// Reports whether the file that was opened under a name may have further names, so that setting its
+/// metadata would change other entries too: names that are other files at the source, or, if the
+/// sink runs as root, another user's file that was given a name here. `seen` is its status when it
+/// was opened.
 ///
-/// It is not, if it has only one name, and that is this one. A further name that comes and goes
-/// meanwhile shows in the time of the last change of its status.
-pub(super) fn may_be_planted(
+/// A further name that exists for a short time shows in the time of the last change of the status.
+pub(super) fn may_have_further_names(
     directory: &OwnedFd,
     name: &[u8],
     file: &impl AsFd,
     seen: &Stat,
 ) -> Result<bool, Errno> {
+    if seen.st_nlink > 1 {
+        return Ok(true);
+    }
     if is_ours_alone(directory)? {
         return Ok(false);
     }
     let is_settled = changed_at(seen)
         .and_then(|then| SystemTime::now().duration_since(then).ok())
         .is_some_and(|age| age >= SETTLED);
-    if seen.st_nlink > 1 || !is_settled {
+    if !is_settled {
         return Ok(true);
     }
     let named = match statat(directory, name, NOT_THROUGH_LINKS) {
@@ -146,12 +150,13 @@ mod tests {
         let file = File::create(&path).unwrap();
         let planted = |directory: &OwnedFd| {
             let seen = fstat(&file).unwrap();
-            may_be_planted(directory, b"file", &file, &seen).unwrap()
+            may_have_further_names(directory, b"file", &file, &seen).unwrap()
         };
         assert!(planted(&handle), "it is too young");
         chown(place.path(), Some(0), None).unwrap();
-        fs::hard_link(&path, place.path().join("further")).unwrap();
         assert!(!planted(&handle), "nobody else writes there");
+        fs::hard_link(&path, place.path().join("further")).unwrap();
+        assert!(planted(&handle), "it has a further name");
     }
 
     #[test]
@@ -162,7 +167,7 @@ mod tests {
         let file = File::open(path).unwrap();
         let seen = fstat(&file).unwrap();
         let planted = |seen: &Stat, name: &str| {
-            may_be_planted(&handle, name.as_bytes(), &file, seen).unwrap()
+            may_have_further_names(&handle, name.as_bytes(), &file, seen).unwrap()
         };
         assert!(!planted(&seen, path));
         let (mut linked, mut changed) = (seen, seen);

@@ -1,7 +1,7 @@
 //! Links and special files: they have no data, and are made when they are looked at.
 
 use super::examine::is_same_inode;
-use super::planted::{Hidden, is_ours_alone, may_be_planted};
+use super::planted::{Hidden, is_ours_alone, may_have_further_names};
 use super::table::Item;
 use super::{SinkEnd, failed};
 use crate::metadata::{Held, apply};
@@ -77,7 +77,7 @@ impl SinkEnd {
         if self.options.dry_run || !self.differs_from(&item.metadata, handle, &held, stat) {
             return Ok(true);
         }
-        if stat.st_nlink > 1 || may_be_planted(handle, &item.name, &held, stat)? {
+        if may_have_further_names(handle, &item.name, &held, stat)? {
             return Ok(false);
         }
         let mode = self.mode_of_existing(item);
