@@ -113,8 +113,7 @@ impl Entry {
         }
     }
 
-    /// Reports whether it is unsized: a file whose length nobody knows before its end, such as a
-    /// pipe.
+    /// Reports whether it is unsized: a file of unknown length, such as a pipe.
     #[must_use]
     pub fn is_unsized(&self) -> bool {
         matches!(&self.kind, Kind::File { identity, data_bytes, .. }
@@ -131,8 +130,8 @@ impl Entry {
         }
     }
 
-    /// Returns how much of it is of any length: its name, what it points to and its attributes, in
-    /// bytes; of each attribute what a table needs for it, too.
+    /// Returns the size of its parts of variable length in bytes: name, target of a link, and
+    /// attributes with their entries in a table.
     #[must_use]
     pub fn variable_bytes(&self) -> usize {
         let target_bytes = match &self.kind {
@@ -202,8 +201,8 @@ pub fn is_safe_path(path: &[u8]) -> bool {
 /// What a path that is too long to be told is shown with in its middle.
 const LEFT_OUT: &[u8] = b"/.../";
 
-/// A path as a user is told it: one longer than [`PATH_BYTES_MAX`] without its middle, cut at
-/// slashes where that leaves something of it.
+/// Returns a path as it is printed: without its middle if it is longer than [`PATH_BYTES_MAX`], cut
+/// at slashes if possible.
 #[must_use]
 pub fn shortened(path: Vec<u8>) -> Vec<u8> {
     if path.len() <= PATH_BYTES_MAX {
@@ -219,9 +218,8 @@ pub fn shortened(path: Vec<u8>) -> Vec<u8> {
 /// What every name that LADS gives to files of its own begins with.
 pub const OWN_PREFIX: &str = ".lads-";
 
-/// Reports whether a name is one that LADS itself makes at a sink: journals, and files and links
-/// that are not whole. A source leaves such names out; a sink refuses them, for what is under them
-/// is its own.
+/// Reports whether a name is one of LADS's own at a sink: journals, and incomplete files and links.
+/// A source omits such names, and a sink rejects them.
 #[must_use]
 pub fn is_own_name(name: &[u8]) -> bool {
     let is_hex = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_hexdigit);

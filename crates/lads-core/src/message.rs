@@ -361,11 +361,11 @@ pub enum Message {
     Progress(Counters),
     /// What each OST of this end has done so far.
     OstBytes(OstBytes),
-    /// Something for the user to see: an entry that failed.
+    /// For the user: failed entries.
     Issues(Vec<Issue>),
-    /// Something for the user to see: what is, or would be, done with a path.
+    /// For the user: actions on paths, or planned ones in a dry run.
     Lines(Vec<Line>),
-    /// Something for the user to see, in words.
+    /// For the user: a text.
     Notice(String),
     /// From the source: every entry has ended.
     Finish {

@@ -1,8 +1,7 @@
-//! What the requests of an end to its storage are like, for the user: how many are in flight at a
-//! time, of how many files, and how long each is.
+//! Statistics of an end's requests to its storage, for the user: number in flight, number of files,
+//! and length.
 //!
-//! The numbers are means over the latest requests, so that they say what is usual and not what
-//! happens to be at one moment. They decide nothing.
+//! They are means over the latest requests, and decide nothing.
 
 use crate::matching::Why;
 use crate::units::{EntryId, EntryMap};

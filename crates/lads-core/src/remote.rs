@@ -10,7 +10,7 @@
 //! [`order`] in which order a server does what a client asks for, [`locks`] who may access a file
 //! as if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends
 //! next, and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of
-//! what is there. [`rest`] says when nothing is sent, [`window`] how much may be in flight,
+//! its contents. [`rest`] decides when nothing is sent, [`window`] how much may be in flight,
 //! [`reading`] what is read ahead, and [`taken`] whether one more file may be opened. [`gate`]
 //! checks everything that a server sends; [`replies`] limits what waits for a client that does not
 //! listen, and [`descriptors`] the files that clients have open.

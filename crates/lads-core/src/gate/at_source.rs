@@ -5,7 +5,7 @@ use crate::entry::{is_safe_name, is_safe_path};
 use crate::limits::{ALIGNMENT_BYTES, OSTS_MAX, QUESTION_NAMES_MAX};
 use crate::message::{Answer, Message, Question};
 use crate::room::Lot;
-use crate::times::LONGEST_UNIT;
+use crate::times::UNIT_NANOS_MAX;
 use crate::units::{EntryId, OstId};
 
 /// What a sink has said of itself.
@@ -42,7 +42,7 @@ impl AtSource {
             Message::Ready { ost_count, open_files_max, time_unit_nanos, .. } => {
                 let is_possible = (1..=OSTS_MAX).contains(ost_count)
                     && *open_files_max > 0
-                    && i128::from(*time_unit_nanos) <= LONGEST_UNIT;
+                    && *time_unit_nanos <= UNIT_NANOS_MAX;
                 if is_possible {
                     Ok(())
                 } else {

@@ -27,8 +27,8 @@ pub fn place_of(spots: &[Spot]) -> Option<Range<u64>> {
     Some(start..start.saturating_add(JOINED_BYTES).max(at_least.run.offset))
 }
 
-/// Returns where in a place pieces are written as long as nobody else's are known that begin there:
-/// only some of them, so that the rest may be joined with what comes by then.
+/// Returns the part of a place whose pieces are written if no other client's pieces are known to
+/// begin there: only some of them, so that the rest may be joined with pieces that arrive later.
 #[must_use]
 pub fn alone_in(place: Range<u64>, spots: &[Spot]) -> Range<u64> {
     let is_apart = |pair: &&[Spot]| pair[0].run.offset + pair[0].run.length < pair[1].run.offset;

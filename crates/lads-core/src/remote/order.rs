@@ -117,7 +117,7 @@ impl Order {
         Ok(())
     }
 
-    /// Reports whether a request may be done now. `frames_before` is what the request says.
+    /// Reports whether a request may be executed now. `frames_before` is the number in the request.
     #[must_use]
     pub fn is_ready(&self, frames_before: u64, call: &Call) -> bool {
         if self.frames < frames_before {
@@ -188,9 +188,9 @@ impl Order {
         self.files.get(&file).map(|it| it.failure).ok_or(Breach::Unknown)
     }
 
-    /// A view is set, whose filetype has this many bytes as it travels. If it is no view, or there
-    /// is no room for it, this is returned, and the file cannot be used any more: frames of the
-    /// view may be in flight. What was written through earlier views is still written.
+    /// A view is set; its encoded filetype has this many bytes. If it is invalid, or too large, the
+    /// reason is returned, and the file cannot be used any more: frames of the view may be in
+    /// flight. Writes through earlier views continue.
     ///
     /// # Errors
     /// If the number is in use, there are too many, or there is no such file.

@@ -41,9 +41,9 @@ pub const STAGING_SPREAD: f64 = 0.75;
 /// line stays; double: 1.8 %, 1.16, 0.6 ms. With half of all buffers in flight: 16 %, 0.85, 10 ms.
 pub const WINDOW_BASES: f64 = 2.0;
 
-/// How many frames are in flight beside those: the one that is sent, and the one whose end is being
-/// told. With half, a server that is slow for a moment leaves the line idle; double, of the same
-/// program: 1.8 %, 1.16, 0.6 ms.
+/// Number of further frames in flight: the one that is sent, and the one whose end is being
+/// reported. With half, a server that is slow for a moment leaves the line idle; double, of the
+/// same program: 1.8 %, 1.16, 0.6 ms.
 pub const WINDOW_EXTRA: f64 = 2.0;
 
 /// What the rate of frames is measured over, in seconds, as with [`RATE_SECONDS`]. A line that
@@ -106,9 +106,9 @@ pub const NEAR_BYTES: u64 = 4 << 10;
 /// with double, those of 4 MiB take 1.1 ms in place of 0.8 ms.
 pub const PAST_CACHE_BYTES: u64 = 4 << 20;
 
-/// How many reads ahead may be in flight for which nobody waits: one place stays for a read that is
-/// waited for. With half, a line of 1 Gbit/s and 26.8 ms is a third full; all places would make
-/// each read wait for one that nobody may need.
+/// Maximum number of reads ahead in flight: one place remains for a read that the program waits
+/// for. With half, a line of 1 Gbit/s and 26.8 ms is a third full; with all places, each read would
+/// wait for one that may not be needed.
 pub const AHEAD_MAX: usize = CLIENT_READS_MAX as usize - 1;
 
 /// How far is read ahead the first time, in bytes, if the reads are not longer. With half, a

@@ -8,7 +8,7 @@
 use super::event::Found;
 use super::file::Tries;
 use super::links::LinkKey;
-use crate::times::UNIT_MAX;
+use crate::times::UNIT_NANOS_MAX;
 use crate::units::{EntryId, Instant};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,8 @@ pub(super) struct Settling {
 impl Settling {
     /// Returns the time until which a file must be held back, if it is one, and if it must.
     pub(super) fn until(&self, found: &Found) -> Option<Instant> {
-        let over_earlier = UNIT_MAX.saturating_sub(self.sink_unit.unwrap_or(UNIT_MAX));
+        let unit_max = Duration::from_nanos(UNIT_NANOS_MAX.into());
+        let over_earlier = unit_max.saturating_sub(self.sink_unit.unwrap_or(unit_max));
         let of_sink = found
             .settled_at_sink
             .map(|at| Instant::after_start(at.since_start().saturating_sub(over_earlier)));

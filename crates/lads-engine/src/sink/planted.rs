@@ -29,10 +29,10 @@ pub(super) fn is_ours_alone(directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(stat.st_uid == 0 && !Mode::from_raw_mode(stat.st_mode).intersects(others_write))
 }
 
-/// Reports whether the file that was opened under a name may have further names, so that setting its
-/// metadata would change other entries too: names that are other files at the source, or, if the
-/// sink runs as root, another user's file that was given a name here. `seen` is its status when it
-/// was opened.
+/// Reports whether the file that was opened under a name may have further names, so that setting
+/// its metadata would change other entries too: names that are other files at the source, or, if
+/// the sink runs as root, another user's file that was given a name here. `seen` is its status when
+/// it was opened.
 ///
 /// A further name that exists for a short time shows in the time of the last change of the status.
 pub(super) fn may_have_further_names(
