@@ -47,6 +47,8 @@ pub(crate) struct Directory {
     pub(crate) mode_of_new: OnceLock<u32>,
     /// Mode that it had before its owner was permitted to work in it, if that was necessary.
     pub(crate) mode_before: OnceLock<u32>,
+    /// Set at the sink when its owner is permitted to work in it.
+    pub(crate) is_usable: OnceLock<()>,
     /// Whether files made in it get a default ACL; looked up once.
     pub(crate) has_default_acl: OnceLock<bool>,
     /// Permissions that entries made in it can have; looked up once.
@@ -103,6 +105,7 @@ impl Directory {
             was_made: OnceLock::new(),
             mode_of_new: OnceLock::new(),
             mode_before: OnceLock::new(),
+            is_usable: OnceLock::new(),
             has_default_acl: OnceLock::new(),
             default_permissions: OnceLock::new(),
             name_is_durable: OnceLock::new(),
@@ -142,6 +145,7 @@ impl Directory {
             was_made: OnceLock::new(),
             mode_of_new: OnceLock::new(),
             mode_before: OnceLock::new(),
+            is_usable: OnceLock::new(),
             has_default_acl: OnceLock::new(),
             default_permissions: OnceLock::new(),
             name_is_durable: OnceLock::new(),

@@ -36,6 +36,30 @@ fn cp_as_nobody(words: &[&str]) -> Ended {
     run(as_nobody(&lads(words)))
 }
 
+fn can_trace() -> bool {
+    let trace = || Command::new("strace").args(["-o", "/dev/null", "true"]).status();
+    has("strace") && trace().unwrap().success()
+}
+
+/// The same command under strace with these words, and all processes that it starts.
+fn traced(words: &[&str], command: &Command) -> Command {
+    let mut traced = Command::new("strace");
+    traced.arg("-f").args(words).arg(command.get_program()).args(command.get_args());
+    traced
+}
+
+/// An ACL of these tags and rights (acl(5)); that of a named user is for user 1000.
+fn acl_of(entries: &[(u8, u8)]) -> Vec<u8> {
+    const NAMED_USER: u8 = 2;
+    let mut acl = vec![2, 0, 0, 0];
+    for &(tag, rights) in entries {
+        acl.extend([tag, 0, rights, 0]);
+        let id = if tag == NAMED_USER { 1000 } else { u32::MAX };
+        acl.extend(id.to_le_bytes());
+    }
+    acl
+}
+
 /// Makes a source of an unprivileged user. Its directories are those of the first column, with
 /// these modes; each holds a read-only file.
 fn source_of_nobody(directories: &[(&str, u32)]) -> World {
@@ -72,6 +96,51 @@ fn directories_that_are_read_only_are_copied_changed_and_deleted_from() {
     cp_as_nobody(&["--delete", &source, &target]).expect(0);
     assert_identical(&world.source(), &world.target());
     assert_nothing_left_over(&world.target());
+}
+
+/// Threads share what is examined: a file was looked at before its directory was made writable, and
+/// failed with EACCES. Here each change of a mode takes a while.
+#[test]
+fn files_may_be_examined_before_their_read_only_directories() {
+    if !can_be_nobody() || !can_trace() {
+        return;
+    }
+    // More than a thread examines at once.
+    let names: Vec<String> = (0..150).map(|number| format!("d{number}")).collect();
+    for mode in [0o555, 0o055] {
+        let directories: Vec<(&str, u32)> = names.iter().map(|name| (&**name, 0o755)).collect();
+        let world = source_of_nobody(&directories);
+        let (source, target) = (world.source_contents(), world.target().display().to_string());
+        cp_as_nobody(&[&source, &target]).expect(0);
+        for name in &names {
+            world.write(format!("src/{name}/file"), b"changed");
+            set_mode(&world.path(format!("dst/{name}")), mode);
+        }
+        give_to_nobody(&world.source());
+        let slow_modes =
+            ["-e", "trace=fchmod", "-e", "inject=fchmod:delay_enter=2000", "-o", "/dev/null"];
+        run(traced(&slow_modes, &as_nobody(&lads(&[source, target])))).expect(0);
+        assert_identical(&world.source(), &world.target());
+    }
+}
+
+/// A new directory gets its permissions from the default ACL, which may not let its owner write.
+#[test]
+fn directories_are_filled_where_the_default_acl_does_not_let_their_owner_write() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = source_of_nobody(&[(".", 0o755), ("a", 0o755), ("a/b", 0o700)]);
+    fs::create_dir(world.target()).unwrap();
+    // user::r-x, group::r-x, other::r-x
+    set_xattr(&world.target(), b"system.posix_acl_default", &acl_of(&[(1, 5), (4, 5), (32, 5)]));
+    give_to_nobody(&world.target());
+    let (source, target) = (world.source_contents(), world.target().display().to_string());
+    cp_as_nobody(&["--no-perms", &source, &target]).expect(0);
+    let modes = ["a", "a/b", "a/b/file"].map(|name| mode(&world.target().join(name)));
+    assert_eq!(modes, [0o555, 0o500, 0o444]);
+    cp_as_nobody(&["--delete", &source, &target]).expect(0);
+    assert_eq!(mode(&world.target().join("a/b")), 0o700);
 }
 
 /// Without permission to read a directory, its owner can still permit that.
@@ -371,9 +440,7 @@ fn without_permissions_read_only_directories_of_an_unprivileged_user_are_filled(
 /// Such a directory cannot be synced by itself.
 #[test]
 fn names_in_a_directory_that_may_not_be_listed_are_made_durable() {
-    let can_trace =
-        || Command::new("strace").args(["-o", "/dev/null", "true"]).status().unwrap().success();
-    if !can_be_nobody() || !has("strace") || !can_trace() {
+    if !can_be_nobody() || !can_trace() {
         return;
     }
     let world = World::new();
@@ -382,10 +449,8 @@ fn names_in_a_directory_that_may_not_be_listed_are_made_durable() {
     set_mode(&world.target(), 0o733);
     let cp = as_nobody(&lads(&[file, world.path("dst/file").display().to_string()]));
     let trace = world.path("trace");
-    let mut command = Command::new("strace");
-    command.args(["-f", "-e", "trace=syncfs,sync", "-o"]).arg(&trace);
-    command.arg(cp.get_program()).args(cp.get_args());
-    run(command).expect(0);
+    let words = ["-e", "trace=syncfs,sync", "-o", trace.to_str().unwrap()];
+    run(traced(&words, &cp)).expect(0);
     let calls = fs::read_to_string(trace).unwrap();
     let is_sync = |line: &str| line.contains("sync") && line.ends_with("= 0");
     assert!(calls.lines().any(is_sync), "{calls}");
@@ -401,13 +466,7 @@ fn files_whose_acl_does_not_let_their_owner_write_get_user_attributes() {
     let (source, target) = (world.source_contents(), world.target().display().to_string());
     let file = world.path("src/file");
     // user::r--, user:1000:r--, group::r--, mask::r--, other::---
-    let mut acl = vec![2, 0, 0, 0];
-    for (tag, rights, id) in
-        [(1, 4, u32::MAX), (2, 4, 1000), (4, 4, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
-    {
-        acl.extend([tag, 0, rights, 0]);
-        acl.extend(id.to_le_bytes());
-    }
+    let acl = acl_of(&[(1, 4), (2, 4), (4, 4), (16, 4), (32, 0)]);
     set_xattr(&file, b"system.posix_acl_access", &acl);
     for text in ["here", "there"] {
         // The first run copies the file, and the second one changes its metadata.

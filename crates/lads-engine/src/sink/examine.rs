@@ -19,7 +19,7 @@ use crate::sink::planted::may_have_further_names;
 use crate::sink::table::Item;
 use crate::sink::times::ByDevice;
 use crate::sink::unnamed::Unnamed;
-use crate::sink::usable::open_usable;
+use crate::sink::usable::{open_to_work_in, open_usable};
 use crate::sink::write::reopen_temporary;
 use crate::stat::{identity_of, mtime_of};
 use lads_core::entry::UNSIZED_PLACED_BYTES;
@@ -271,7 +271,7 @@ impl SinkEnd {
             let pass = passing.at_sink(&entry.kind, None, |_, mtime| mtime);
             return pass.map_or(Ok(Examined::Answer(Answer::Would)), passed);
         }
-        let handle = match directory.open() {
+        let handle = match self.open_examined(directory) {
             Ok(handle) => handle,
             Err(errno) if let Some(pass) = passing.of_directory(errno) => return passed(pass),
             Err(errno) if self.is_absent(errno) => return Ok(Examined::Answer(Answer::Would)),
@@ -321,13 +321,18 @@ impl SinkEnd {
         }
     }
 
+    /// Opens a directory whose entries are examined, and made unless this is a dry run or a check.
+    fn open_examined(&self, directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
+        if self.options.dry_run { directory.open() } else { open_to_work_in(directory) }
+    }
+
     fn examine_directory(&self, item: &Item) -> Result<Examined, Failure> {
         let own = item.own.as_ref().ok_or_else(parent_failed)?;
         if self.options.check {
             return self.examine_difference_of_directory(item, own);
         }
         let is_missing = self.place().is_missing;
-        let opened = if is_missing { Err(Errno::NOENT) } else { own.open() };
+        let opened = if is_missing { Err(Errno::NOENT) } else { self.open_examined(own) };
         let answer = match opened {
             // The target itself is made in any case, as rsync does.
             Err(_) if is_missing && item.name == b"." => Answer::Would,
@@ -335,11 +340,7 @@ impl SinkEnd {
                 Answer::Passed(pass)
             }
             Ok(_) if own.was_made.get().is_some() => Answer::Made,
-            Ok(_) if self.options.dry_run => Answer::Have,
-            Ok(_) => {
-                open_usable(own).map_err(|errno| failed(Operation::SetMetadata, errno))?;
-                Answer::Have
-            }
+            Ok(_) => Answer::Have,
             Err(errno) if self.is_absent(errno) => Answer::Would,
             Err(errno) => return Err(failed(Operation::Create, errno)),
         };

@@ -60,9 +60,12 @@ impl SinkEnd {
             () if is_root_made => {
                 Some(stat.st_mode & SPECIAL_BITS | mode & permissions_in(own, handle))
             }
-            // The system has set all but the permissions of the owner, who had all.
+            // The system has set all but the permissions of the owner, who had all that a default
+            // ACL left.
             () if own.was_made.get().is_some() => {
-                Some(stat.st_mode & (SPECIAL_BITS | PERMISSIONS) & !(OWNER & !mode))
+                let made = own.mode_before.get().copied();
+                let made = made.unwrap_or(stat.st_mode & (SPECIAL_BITS | PERMISSIONS));
+                Some(made & !(OWNER & !mode))
             }
             () => own.mode_before.get().copied(),
         }

@@ -10,6 +10,31 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// Opens a directory of the tree that is being copied. It and those above it, up to the root, are
+/// made usable first, so that it does not matter which of their entries is looked at before them:
+/// threads share the entries.
+///
+/// # Errors
+/// Of the system calls.
+pub(super) fn open_to_work_in(directory: &Arc<Directory>) -> Result<Arc<OwnedFd>, Errno> {
+    let mut unusable = Vec::new();
+    let mut next = Some(Arc::clone(directory));
+    while let Some(it) = next
+        && it.is_usable.get().is_none()
+        && let Some(above) = it.above()
+    {
+        unusable.push(it);
+        next = Some(above);
+    }
+    for it in unusable.iter().rev() {
+        // Where that is not permitted, what needs it fails and is told.
+        if open_usable(it).is_ok() {
+            let _ = it.is_usable.set(());
+        }
+    }
+    directory.open()
+}
+
 /// Opens a directory; if this user owns it, permits its owner to list it and to change it.
 ///
 /// # Errors
