@@ -29,6 +29,7 @@ mod threads;
 use crate::shell;
 use anyhow::{Context, Result};
 use machine::Machine;
+pub(crate) use moves::Course;
 use needs::Needs;
 use std::fs;
 use std::path::PathBuf;
@@ -133,7 +134,7 @@ impl Bench {
         println!("{machine}\n");
         let start = Instant::now();
         let tables = match name {
-            "big" | "medium" | "small" => vec![moves::run(self, name)?],
+            "big" | "medium" | "small" => moves::run(self, name)?,
             "static" => builds::run(self)?,
             "null" => null::run(self)?,
             "check" => check::run(self)?,
@@ -162,10 +163,11 @@ impl Bench {
     }
 
     fn needs(&self, name: &str) -> Needs<'_> {
-        let needs = Needs::default();
+        let needs = Needs::default().processor_time();
         match name {
             "big" | "medium" | "small" => {
-                needs.program("rsync").space(&self.memory, moves::space(name))
+                let programs = needs.program("rsync").program("unshare").program("ip");
+                programs.root("for a network namespace").space(&self.memory, moves::space(name))
             }
             "static" => {
                 let files = needs.file(&self.first).file(&self.dynamic);

@@ -79,12 +79,17 @@ enum Chore {
     #[command(hide = true)]
     BareSink {
         target: PathBuf,
+        way: bench::bare::Way,
     },
     #[command(hide = true)]
     BareSource {
         source: PathBuf,
         port: u16,
+        way: bench::bare::Way,
     },
+    // A race in a network of its own.
+    #[command(hide = true)]
+    Race(bench::Course),
     #[command(hide = true)]
     BareReceiver {
         address: IpAddr,
@@ -131,8 +136,9 @@ fn main() -> Result<ExitCode> {
         Chore::Ceph(CephChore::Up { directory }) => ceph::up(directory.as_deref())?,
         Chore::Ceph(CephChore::Down { directory }) => ceph::down(directory.as_deref())?,
         Chore::Demo => demo::run()?,
-        Chore::BareSink { target } => bench::bare::sink(&target)?,
-        Chore::BareSource { source, port } => bench::bare::source(&source, port)?,
+        Chore::BareSink { target, way } => bench::bare::sink(&target, way)?,
+        Chore::BareSource { source, port, way } => bench::bare::source(&source, port, way)?,
+        Chore::Race(course) => course.run()?,
         Chore::BareReceiver { address, path } => bench::bare::receiver(address, &path)?,
         Chore::BareSender { address, bytes, interval_seconds, times } => {
             bench::bare::sender(address, bytes, interval_seconds, times)?;

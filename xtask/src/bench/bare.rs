@@ -1,8 +1,10 @@
-//! A minimal mover, which shows what the machine can do.
+//! Minimal movers, which show what the machine can do.
 //!
-//! It has two streams, two threads at each end, and blocks of 1 MiB. It uses pread and send, recv
-//! and pwrite. It has no checksum, no metadata, no durability, no scheduling, and no answer except
-//! one byte at the end. The additional time that LADS takes is the price of its promises.
+//! They have two streams and two threads at each end. They have no metadata, no durability, no
+//! scheduling, and no answer except one byte at the end. The additional time that LADS takes is the
+//! price of its promises.
+
+mod slices;
 
 use crate::tree;
 use anyhow::{Context, Result, bail};
@@ -14,6 +16,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// How bytes move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Way {
+    /// Blocks of 1 MiB, pread and send, recv and pwrite, no checksum.
+    Blocks,
+    /// As WDT does, without checksums.
+    Slices,
+    /// As WDT does, with crc32c.
+    SlicesWithSums,
+}
 
 const STREAMS: usize = 2;
 const BLOCK_BYTES: usize = 1 << 20;
@@ -29,9 +42,12 @@ struct Block<'a> {
 }
 
 /// Sends all files below a directory to the sink on this loopback port.
-pub(crate) fn source(root: &Path, port: u16) -> Result<()> {
+pub(crate) fn source(root: &Path, port: u16, way: Way) -> Result<()> {
+    if way != Way::Blocks {
+        return slices::source(root, port, way == Way::SlicesWithSums);
+    }
     let files = tree::files(root)?;
-    let blocks = blocks(&files)?;
+    let blocks = blocks(&files, BLOCK_BYTES)?;
     let next = AtomicUsize::new(0);
     on_all_streams(|| {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
@@ -58,9 +74,12 @@ pub(crate) fn source(root: &Path, port: u16) -> Result<()> {
 }
 
 /// Receives files into a directory. Prints the port that it listens on.
-pub(crate) fn sink(root: &Path) -> Result<()> {
+pub(crate) fn sink(root: &Path, way: Way) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("{}", listener.local_addr()?.port());
+    if way != Way::Blocks {
+        return slices::sink(root, &listener, way == Way::SlicesWithSums);
+    }
     on_all_streams(|| {
         let (mut stream, _) = listener.accept()?;
         let mut head = [0; HEAD_BYTES];
@@ -124,12 +143,12 @@ fn on_all_streams(work: impl Fn() -> Result<()> + Sync) -> Result<()> {
     })
 }
 
-fn blocks(files: &[(PathBuf, u64)]) -> Result<Vec<Block<'_>>> {
+fn blocks(files: &[(PathBuf, u64)], block_bytes: usize) -> Result<Vec<Block<'_>>> {
     let mut blocks = Vec::new();
     for (path, size) in files {
         let mut offset = 0;
         loop {
-            let length = usize::try_from(size - offset)?.min(BLOCK_BYTES);
+            let length = usize::try_from(size - offset)?.min(block_bytes);
             blocks.push(Block { path, offset, length });
             offset += length as u64;
             if offset >= *size {

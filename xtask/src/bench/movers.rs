@@ -1,10 +1,12 @@
 //! Starts each mover: LADS, and the programs that a user would use instead.
 
 use super::Bench;
+use super::bare::Way;
 use super::measure::children;
 use super::race::Mover;
 use crate::{shell, sshd};
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpStream};
@@ -26,20 +28,24 @@ pub(super) fn program<'a>(lads: &Path, name: &str, target: PathBuf, options: &[&
     })
 }
 
-/// The baseline: two streams, blocks of 1 MiB, no checksum, nothing made durable.
-pub(super) fn bare<'a>(target: PathBuf) -> Mover<'a> {
-    Mover::new("bare program", target, |source, target| {
+/// A minimal mover that moves bytes in this way.
+pub(super) fn bare<'a>(name: &str, way: Way, target: PathBuf) -> Mover<'a> {
+    Mover::new(name, target, move |source, target| {
         let own = std::env::current_exe()?;
+        let way = way.to_possible_value().expect("it can be named");
         let mut sink = shell::command(&own)
             .arg("bare-sink")
             .arg(target)
+            .arg(way.get_name())
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the bare sink")?;
         let mut port = String::new();
         let stdout = sink.stdout.take().expect("piped above");
         BufReader::new(stdout).read_line(&mut port)?;
-        let elapsed = timed(shell::command(&own).arg("bare-source").arg(source).arg(port.trim()));
+        let mut sender = shell::command(&own);
+        let elapsed =
+            timed(sender.arg("bare-source").arg(source).args([port.trim(), way.get_name()]));
         let status = sink.wait()?;
         if !status.success() {
             bail!("bare sink: {status}");

@@ -1,15 +1,17 @@
 //! Compares LADS and its rivals on one large file, on many medium files and on very many small
 //! files.
 
-use super::race::race;
+use super::bare::Way;
+use super::race::{Timing, race};
 use super::table::Table;
 use super::{Bench, movers};
 use crate::scratch::Scratch;
+use crate::shell;
 use crate::tree::{self, Extent};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A data set of files with the same length.
 #[derive(Clone, Copy, Debug)]
@@ -91,20 +93,75 @@ pub(super) fn space(name: &str) -> u64 {
     files * bytes_each * 2 + (256 << 20)
 }
 
+/// Which congestion control the movers have.
+const NETWORKS: [(&str, Option<&str>); 2] = [
+    ("all movers with the same congestion control (Reno)", Some("reno")),
+    ("congestion control as the machine is set up", None),
+];
+
 /// Lets LADS and its rivals move one of these data sets, from memory to memory.
-pub(super) fn run(bench: &Bench, name: &str) -> Result<Table> {
+pub(super) fn run(bench: &Bench, name: &str) -> Result<Vec<Table>> {
     let set = Uniform::of(name);
     let scratch = Scratch::new(&bench.memory, "lads-bench")?;
     let source = scratch.join("source");
     let extent = set.make(&source)?;
-    let target = || scratch.join("target");
-    let contestants = [
-        movers::bare(target()),
-        movers::lads(bench, "lads", target(), &[]),
-        movers::rsync_daemon(target()),
-        movers::cp(target()),
-    ];
-    let results = race(&source, &contestants)?;
-    let title = format!("{name}: {} × {} bytes, tmpfs to tmpfs", set.files, set.bytes_each);
-    Ok(Table::of_race(&title, extent, &results))
+    let tables = NETWORKS.iter().map(|(words, congestion)| {
+        let congestion = congestion.map(str::to_owned);
+        let (lads, source) = (bench.lads.clone(), source.clone());
+        let results = Course { lads, source, target: scratch.join("target"), congestion }.hold()?;
+        let (files, bytes) = (set.files, set.bytes_each);
+        let title = format!("{name}: {files} × {bytes} bytes, tmpfs to tmpfs, {words}");
+        Ok(Table::of_race(&title, extent, &results))
+    });
+    tables.collect()
+}
+
+/// What a process needs to let all movers race in a network of its own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Course {
+    lads: PathBuf,
+    source: PathBuf,
+    target: PathBuf,
+    /// The congestion control of this network namespace, which has no devices yet; without it, the
+    /// network is that of the machine
+    #[arg(long)]
+    congestion: Option<String>,
+}
+
+impl Course {
+    /// Has the race run by a process of its own.
+    fn hold(&self) -> Result<Vec<Timing>> {
+        let own = std::env::current_exe()?;
+        let mut command = match self.congestion {
+            Some(_) => shell::command("unshare"),
+            None => shell::command(&own),
+        };
+        if let Some(congestion) = &self.congestion {
+            command.args(["--net", "--"]).arg(own).args(["race", "--congestion", congestion]);
+        } else {
+            command.arg("race");
+        }
+        let said = shell::output(command.args([&self.lads, &self.source, &self.target]))?;
+        serde_json::from_str(&said).context("the results of a race")
+    }
+
+    /// Lets the movers race, and prints the results.
+    pub(crate) fn run(&self) -> Result<()> {
+        if let Some(congestion) = &self.congestion {
+            shell::run_quietly(shell::command("ip").args(["link", "set", "lo", "up"]))?;
+            fs::write("/proc/sys/net/ipv4/tcp_congestion_control", congestion)
+                .with_context(|| format!("cannot use the congestion control {congestion}"))?;
+        }
+        let target = || self.target.clone();
+        let contestants = [
+            movers::bare("bare program", Way::Blocks, target()),
+            movers::bare("as WDT does", Way::Slices, target()),
+            movers::bare("as WDT does, crc32c", Way::SlicesWithSums, target()),
+            movers::program(&self.lads, "lads", target(), &[]),
+            movers::rsync_daemon(target()),
+            movers::cp(target()),
+        ];
+        println!("{}", serde_json::to_string(&race(&self.source, &contestants)?)?);
+        Ok(())
+    }
 }

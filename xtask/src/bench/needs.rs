@@ -1,5 +1,6 @@
 //! Checks whether a benchmark can be run here, and says what is missing if not.
 
+use super::measure;
 use crate::{setup, shell};
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -13,6 +14,7 @@ pub(super) struct Needs<'a> {
     files: Vec<&'a Path>,
     /// What only root can do here, in words.
     for_root: Option<&'static str>,
+    is_measured: bool,
 }
 
 impl<'a> Needs<'a> {
@@ -46,6 +48,12 @@ impl<'a> Needs<'a> {
         self
     }
 
+    /// Adds that the benchmark measures the time of processors.
+    pub(super) fn processor_time(mut self) -> Self {
+        self.is_measured = true;
+        self
+    }
+
     /// Everything that is needed but missing here, in words.
     pub(super) fn missing(&self) -> Result<Vec<String>> {
         let mut missing: Vec<String> = self
@@ -60,6 +68,9 @@ impl<'a> Needs<'a> {
         missing.extend(files.map(|path| format!("the file {}", path.display())));
         if let Some(what_for) = self.for_root.filter(|_| !setup::is_root()) {
             missing.push(format!("root ({what_for})"));
+        }
+        if self.is_measured && !measure::is_possible() {
+            missing.push("control groups, version 2, and root (for processor times)".to_owned());
         }
         for (directory, bytes) in &self.spaces {
             let free = free_bytes(directory)?;

@@ -3,6 +3,7 @@
 use super::measure::{Sample, measure};
 use crate::tree;
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +37,7 @@ impl<'a> Mover<'a> {
 }
 
 /// The results of one mover, round by round.
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Timing {
     /// The name of the mover.
     pub(super) name: String,

@@ -169,6 +169,7 @@ impl Room {
 /// What is needed to mount file systems and to measure on them.
 pub(super) fn mounts_need() -> Needs<'static> {
     Needs::default()
+        .processor_time()
         .root("to drop the page cache and mount file systems")
         .device(Path::new("/dev/fuse"))
 }

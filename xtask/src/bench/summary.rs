@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 const LADS: [&str; 3] = ["lads", "lads check", "LADS"];
 
 /// The rivals in the order of their columns. Other programs follow by name.
-const RIVALS: [&str; 6] = ["bare program", "cp", "rsync", "GridFTP", "scp", "diff"];
+const RIVALS: [&str; 7] = ["bare program", "as WDT does", "cp", "rsync", "GridFTP", "scp", "diff"];
 
 /// The medians of one contest, in seconds, by the name of the mover.
 type Contest = Vec<(String, f64)>;
