@@ -29,10 +29,54 @@ pub(crate) struct Inner<S> {
     /// Set when every thread should come to its end.
     pub(crate) is_over: bool,
     pub(crate) fatal: Option<Fatal>,
-    workers_waiting: usize,
-    comm_waiting: usize,
-    others_waiting: usize,
-    walkers_waiting: usize,
+    workers: Waiting,
+    comm: Waiting,
+    others: Waiting,
+    walkers: Waiting,
+}
+
+/// Threads of one kind that wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    count: usize,
+    /// How many of them have been woken and have not run since. None of them is woken twice: each
+    /// wake-up is a system call.
+    woken_count: usize,
+}
+
+impl Waiting {
+    /// Returns whether one more is to be woken, which then counts as woken. `is_needed` is asked
+    /// only if one sleeps.
+    fn wake_one(&mut self, is_needed: impl FnOnce() -> bool) -> bool {
+        let is_woken = self.woken_count < self.count && is_needed();
+        self.woken_count += usize::from(is_woken);
+        is_woken
+    }
+
+    /// The same for all of them.
+    fn wake_all(&mut self, is_needed: impl FnOnce() -> bool) -> bool {
+        let is_woken = self.wake_one(is_needed);
+        if is_woken {
+            self.woken_count = self.count;
+        }
+        is_woken
+    }
+
+    /// One of them runs again, because it was woken or because its time is over.
+    fn on_awake(&mut self) {
+        self.count -= 1;
+        self.woken_count = self.woken_count.saturating_sub(1).min(self.count);
+    }
+}
+
+/// Whom to wake when the lock is released. A thread that is woken before would wait for the lock.
+#[derive(Clone, Copy, Debug, Default)]
+struct ToWake {
+    one_worker: bool,
+    all_workers: bool,
+    comm: bool,
+    others: bool,
+    limited: bool,
 }
 
 /// What a session says about which threads to wake.
@@ -104,10 +148,10 @@ impl<S: Wakes> Hub<S> {
             messages: VecDeque::new(),
             is_over: false,
             fatal: None,
-            workers_waiting: 0,
-            comm_waiting: 0,
-            others_waiting: 0,
-            walkers_waiting: 0,
+            workers: Waiting::default(),
+            comm: Waiting::default(),
+            others: Waiting::default(),
+            walkers: Waiting::default(),
         };
         Self {
             inner: Mutex::new(inner),
@@ -130,7 +174,9 @@ impl<S: Wakes> Hub<S> {
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Inner<S>) -> R) -> R {
         let mut inner = self.lock();
         let result = act(&mut inner);
-        self.wake(&inner);
+        let to_wake = self.to_wake(&mut inner);
+        drop(inner);
+        self.wake(to_wake);
         result
     }
 
@@ -187,12 +233,16 @@ impl<S: Wakes> Hub<S> {
             }
             match ask(&mut inner) {
                 Ok(found) => {
-                    self.wake(&inner);
+                    let to_wake = self.to_wake(&mut inner);
+                    drop(inner);
+                    self.wake(to_wake);
                     return Some(found);
                 }
                 Err(timeout) => {
                     // The session may have found something to announce instead.
-                    self.wake_comm(&inner);
+                    if inner.is_comm_to_be_woken() {
+                        self.comm.notify_one();
+                    }
                     inner = self.wait(inner, waiter, timeout);
                 }
             }
@@ -269,9 +319,11 @@ impl<S: Wakes> Hub<S> {
     }
 
     /// There is work for this many threads of the walk.
-    pub(crate) fn wake_walkers(&self, inner: &Inner<S>, count: usize) {
-        for _ in 0..count.min(inner.walkers_waiting) {
-            self.walkers.notify_one();
+    pub(crate) fn wake_walkers(&self, inner: &mut Inner<S>, count: usize) {
+        for _ in 0..count {
+            if inner.walkers.wake_one(|| true) {
+                self.walkers.notify_one();
+            }
         }
     }
 
@@ -288,26 +340,32 @@ impl<S: Wakes> Hub<S> {
         }
     }
 
-    fn wake(&self, inner: &Inner<S>) {
-        if inner.workers_waiting > 0 && inner.session.may_have_task() {
-            match self.wake {
-                Wake::One => self.workers.notify_one(),
-                Wake::All => self.workers.notify_all(),
-            }
+    fn to_wake(&self, inner: &mut Inner<S>) -> ToWake {
+        let mut to_wake = ToWake { comm: inner.is_comm_to_be_woken(), ..ToWake::default() };
+        let Inner { session, workers, others, .. } = inner;
+        match self.wake {
+            Wake::One => to_wake.one_worker = workers.wake_one(|| session.may_have_task()),
+            Wake::All => to_wake.all_workers = workers.wake_all(|| session.may_have_task()),
         }
-        self.wake_comm(inner);
-        if self.processors.limit.is_some() && inner.session.is_stopping() {
-            self.limited.notify_all();
-        }
-        if inner.others_waiting > 0 && inner.session.wants_entries() {
-            self.others.notify_all();
-        }
+        to_wake.others = others.wake_all(|| session.wants_entries());
+        to_wake.limited = self.processors.limit.is_some() && session.is_stopping();
+        to_wake
     }
 
-    fn wake_comm(&self, inner: &Inner<S>) {
-        let has_message = || !inner.messages.is_empty() || inner.session.has_message();
-        if inner.comm_waiting > 0 && has_message() {
-            self.comm.notify_all();
+    fn wake(&self, to_wake: ToWake) {
+        let ToWake { one_worker, all_workers, comm, others, limited } = to_wake;
+        if one_worker {
+            self.workers.notify_one();
+        }
+        if comm {
+            self.comm.notify_one();
+        }
+        for (is_wanted, condvar) in
+            [(all_workers, &self.workers), (others, &self.others), (limited, &self.limited)]
+        {
+            if is_wanted {
+                condvar.notify_all();
+            }
         }
     }
 
@@ -317,7 +375,7 @@ impl<S: Wakes> Hub<S> {
         waiter: Waiter,
         timeout: Option<Duration>,
     ) -> MutexGuard<'a, Inner<S>> {
-        *inner.waiting(waiter) += 1;
+        inner.waiting(waiter).count += 1;
         let condvar = match waiter {
             Waiter::Worker => &self.workers,
             Waiter::Comm => &self.comm,
@@ -330,7 +388,7 @@ impl<S: Wakes> Hub<S> {
             }
             None => condvar.wait(inner).unwrap_or_else(PoisonError::into_inner),
         };
-        *inner.waiting(waiter) -= 1;
+        inner.waiting(waiter).on_awake();
         inner
     }
 }
@@ -346,12 +404,20 @@ impl<S> Inner<S> {
         }
     }
 
-    fn waiting(&mut self, waiter: Waiter) -> &mut usize {
+    fn waiting(&mut self, waiter: Waiter) -> &mut Waiting {
         match waiter {
-            Waiter::Worker => &mut self.workers_waiting,
-            Waiter::Comm => &mut self.comm_waiting,
-            Waiter::Other => &mut self.others_waiting,
-            Waiter::Walker => &mut self.walkers_waiting,
+            Waiter::Worker => &mut self.workers,
+            Waiter::Comm => &mut self.comm,
+            Waiter::Other => &mut self.others,
+            Waiter::Walker => &mut self.walkers,
         }
+    }
+}
+
+impl<S: Wakes> Inner<S> {
+    /// Whether the thread that writes messages is to be woken; then it counts as woken.
+    fn is_comm_to_be_woken(&mut self) -> bool {
+        let Self { messages, session, comm, .. } = self;
+        comm.wake_one(|| !messages.is_empty() || session.has_message())
     }
 }
