@@ -334,6 +334,12 @@ impl Schedule {
         self.queues.has_waiting() && !self.queues.has_ready()
     }
 
+    /// Reports whether an OST has nothing to do, and no file waits to be taken by a thread.
+    #[must_use]
+    pub fn has_idle_ost(&self) -> bool {
+        self.files.is_empty() && self.queues.osts().any(|ost| self.queues.is_idle(ost))
+    }
+
     /// What the thread numbered `worker` should read now. The room at the sink, or the slot in the
     /// stage, is reserved for it.
     ///

@@ -242,6 +242,21 @@ impl Source {
             && self.outbox.note_count() < NOTES_MAX
     }
 
+    /// The walk has more entries and asks whether it should go on.
+    ///
+    /// # Errors
+    /// When to ask again, if nothing happens until then, because it should not.
+    pub fn may_go_on(&mut self, now: Instant) -> Result<(), Option<Instant>> {
+        if !self.wants_entries() {
+            let again_at = self.window.on_waiting(now, self.schedule.has_idle_ost());
+            if !self.wants_entries() {
+                return Err(again_at);
+            }
+        }
+        self.window.on_going_on();
+        Ok(())
+    }
+
     /// What the I/O thread numbered `worker` should do now, if anything.
     pub fn next_task(&mut self, now: Instant, worker: usize) -> Option<Task> {
         if !self.course.goes_on() {

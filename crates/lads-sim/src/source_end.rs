@@ -207,7 +207,7 @@ impl SourceEnd {
         }
         self.check_counters()?;
         self.give_tasks(world)?;
-        if self.walk.may_go_on(&self.session) {
+        if self.walk.may_go_on(world, &mut self.session) {
             let wait = world.rng.micros(1, 100);
             world.after(wait, Happening::Walk);
         }

@@ -234,6 +234,11 @@ impl<T> OstQueues<T> {
         Some(queued)
     }
 
+    /// All OSTs.
+    pub fn osts(&self) -> impl Iterator<Item = OstId> + use<T> {
+        (0..self.queues.len()).map(OstId::from_index)
+    }
+
     /// Reports whether an OST has nothing to do.
     #[must_use]
     pub fn is_idle(&self, ost: OstId) -> bool {

@@ -336,7 +336,8 @@ impl<'a> Walker<'a> {
         let end = self.end;
         end.table.insert(met.items);
         end.hub.wait_for(Waiter::Other, |inner| {
-            if inner.session.wants_entries() { Ok(()) } else { Err(None) }
+            let now = end.clock.now();
+            inner.session.may_go_on(now).map_err(|at| at.map(|at| at.since(now)))
         })?;
         end.tell_all(met.events);
         Some(())

@@ -105,7 +105,7 @@ impl Owner {
 
     /// Meets what comes next, if enough has ended meanwhile.
     pub(super) fn walk_on(&mut self, choices: &mut Choices<'_>, is_good: bool) {
-        if self.source.wants_entries()
+        if self.source.may_go_on(self.now).is_ok()
             && let Some(event) = self.walk.next(choices, is_good)
         {
             self.tell(event);
@@ -114,7 +114,7 @@ impl Owner {
 
     /// Walks to the end, finding nothing more.
     pub(super) fn come_home(&mut self, choices: &mut Choices<'_>) {
-        while self.source.wants_entries()
+        while self.source.may_go_on(self.now).is_ok()
             && let Some(event) = self.walk.last(choices)
         {
             self.tell(event);

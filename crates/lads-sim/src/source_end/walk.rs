@@ -5,10 +5,10 @@
 
 use super::{EIO, Item, SourceEnd};
 use crate::findings::Checked;
-use crate::world::World;
+use crate::world::{Happening, World};
 use lads_core::issue::{Failure, Operation, Reason, Side};
 use lads_core::source::{Event, Source};
-use lads_core::units::EntryId;
+use lads_core::units::{EntryId, Instant};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
@@ -37,22 +37,33 @@ pub(crate) struct Walk {
     steps: VecDeque<Step>,
     is_under_way: bool,
     is_depth_first: bool,
+    asks_again_at: Option<Instant>,
 }
 
 impl Walk {
     pub(crate) fn new(world: &World) -> Self {
         let is_depth_first = world.options.is_depth_first;
-        let mut walk = Self { steps: VecDeque::new(), is_under_way: false, is_depth_first };
+        let mut walk = Self { is_depth_first, ..Self::default() };
         walk.steps.push_back(Step::End);
         walk.list(world, "", EntryId::ROOT);
         walk
     }
 
-    /// Whether a step should be taken that is not yet on its way; if so, it is now.
-    pub(crate) fn may_go_on(&mut self, session: &Source) -> bool {
-        let may = !self.is_under_way && !self.steps.is_empty() && session.wants_entries();
-        self.is_under_way |= may;
-        may
+    /// Whether a step should be taken that is not yet on its way; if so, it is now. If not, a
+    /// wake-up is set for the time at which the session wants to be asked again.
+    pub(crate) fn may_go_on(&mut self, world: &mut World, session: &mut Source) -> bool {
+        if self.is_under_way || self.steps.is_empty() {
+            return false;
+        }
+        match session.may_go_on(world.now) {
+            Ok(()) => self.is_under_way = true,
+            Err(Some(at)) if self.asks_again_at.is_none_or(|asks_at| asks_at <= world.now) => {
+                self.asks_again_at = Some(at);
+                world.at(at, Happening::Wake);
+            }
+            Err(_) => {}
+        }
+        self.is_under_way
     }
 
     /// Takes a step.
