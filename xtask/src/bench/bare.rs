@@ -8,6 +8,7 @@ mod slices;
 
 use crate::tree;
 use anyhow::{Context, Result, bail};
+use slices::Care;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -26,6 +27,19 @@ pub(crate) enum Way {
     Slices,
     /// As WDT does, with crc32c.
     SlicesWithSums,
+    /// The same, and what LADS promises.
+    Promises,
+}
+
+impl Way {
+    fn care(self) -> Option<Care> {
+        match self {
+            Self::Blocks => None,
+            Self::Slices => Some(Care::No),
+            Self::SlicesWithSums => Some(Care::Sums),
+            Self::Promises => Some(Care::Promises),
+        }
+    }
 }
 
 const STREAMS: usize = 2;
@@ -43,8 +57,8 @@ struct Block<'a> {
 
 /// Sends all files below a directory to the sink on this loopback port.
 pub(crate) fn source(root: &Path, port: u16, way: Way) -> Result<()> {
-    if way != Way::Blocks {
-        return slices::source(root, port, way == Way::SlicesWithSums);
+    if let Some(care) = way.care() {
+        return slices::source(root, port, care);
     }
     let files = tree::files(root)?;
     let blocks = blocks(&files, BLOCK_BYTES)?;
@@ -77,8 +91,8 @@ pub(crate) fn source(root: &Path, port: u16, way: Way) -> Result<()> {
 pub(crate) fn sink(root: &Path, way: Way) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     println!("{}", listener.local_addr()?.port());
-    if way != Way::Blocks {
-        return slices::sink(root, &listener, way == Way::SlicesWithSums);
+    if let Some(care) = way.care() {
+        return slices::sink(root, &listener, care);
     }
     on_all_streams(|| {
         let (mut stream, _) = listener.accept()?;

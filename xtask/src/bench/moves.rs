@@ -108,7 +108,8 @@ pub(super) fn run(bench: &Bench, name: &str) -> Result<Vec<Table>> {
     let tables = NETWORKS.iter().map(|(words, congestion)| {
         let congestion = congestion.map(str::to_owned);
         let (lads, source) = (bench.lads.clone(), source.clone());
-        let results = Course { lads, source, target: scratch.join("target"), congestion }.hold()?;
+        let (target, is_small) = (scratch.join("target"), name != "big");
+        let results = Course { lads, source, target, congestion, is_small }.hold()?;
         let (files, bytes) = (set.files, set.bytes_each);
         let title = format!("{name}: {files} × {bytes} bytes, tmpfs to tmpfs, {words}");
         Ok(Table::of_race(&title, extent, &results))
@@ -126,6 +127,9 @@ pub(crate) struct Course {
     /// network is that of the machine
     #[arg(long)]
     congestion: Option<String>,
+    /// Whether all files are small
+    #[arg(long)]
+    is_small: bool,
 }
 
 impl Course {
@@ -141,6 +145,9 @@ impl Course {
         } else {
             command.arg("race");
         }
+        if self.is_small {
+            command.arg("--is-small");
+        }
         let said = shell::output(command.args([&self.lads, &self.source, &self.target]))?;
         serde_json::from_str(&said).context("the results of a race")
     }
@@ -153,7 +160,7 @@ impl Course {
                 .with_context(|| format!("cannot use the congestion control {congestion}"))?;
         }
         let target = || self.target.clone();
-        let contestants = [
+        let mut contestants = vec![
             movers::bare("bare program", Way::Blocks, target()),
             movers::bare("as WDT does", Way::Slices, target()),
             movers::bare("as WDT does, crc32c", Way::SlicesWithSums, target()),
@@ -161,6 +168,10 @@ impl Course {
             movers::rsync_daemon(target()),
             movers::cp(target()),
         ];
+        if self.is_small {
+            // Only files of one block are possible.
+            contestants.push(movers::bare("with promises", Way::Promises, target()));
+        }
         println!("{}", serde_json::to_string(&race(&self.source, &contestants)?)?);
         Ok(())
     }

@@ -6,32 +6,52 @@
 //! 16 MiB, with a header before each block and, if that was asked for, a crc32c after it. The sink
 //! creates each file under its own name and writes what a read brought. One such read may bring
 //! many small files.
+//!
+//! With promises, it calls the system as often for each file as LADS must: the source looks for
+//! extended attributes, and sees that the file has not changed; the sink makes a file without a
+//! name, compares its checksum, sets its time, syncs it, and gives it its name. So it shows what
+//! these promises cost at least. Only files of one block are possible.
 
 use super::{Block, HEAD_BYTES, blocks, create, on_all_streams, put_head, take_head};
 use crate::tree;
 use anyhow::{Context, Result, bail};
-use std::fs::File;
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, linkat, llistxattr, openat,
+};
+use std::fs::{self, File, Metadata};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SLICE_BYTES: usize = 256 << 10;
 const BLOCK_BYTES: usize = 16 << 20;
-const SUM_BYTES: usize = 4;
+/// What follows a block: its checksum, and the time of the last change of its file.
+const TAIL_BYTES: usize = 16;
+
+/// What is done for each file beside moving it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Nothing.
+    No,
+    /// A checksum.
+    Sums,
+    /// All that LADS promises.
+    Promises,
+}
 
 /// Sends all files below a directory to the sink on this loopback port.
-pub(super) fn source(root: &Path, port: u16, has_sums: bool) -> Result<()> {
+pub(super) fn source(root: &Path, port: u16, care: Care) -> Result<()> {
     let files = tree::files(root)?;
     let blocks = blocks(&files, BLOCK_BYTES)?;
     let next = AtomicUsize::new(0);
     on_all_streams(|| {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
-        let mut buffer = vec![0; HEAD_BYTES + SLICE_BYTES + SUM_BYTES];
+        let mut buffer = vec![0; HEAD_BYTES + SLICE_BYTES + TAIL_BYTES];
         while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            send(root, block, has_sums, &mut buffer, &mut stream)?;
+            send(root, block, care, &mut buffer, &mut stream)?;
         }
         stream.shutdown(std::net::Shutdown::Write)?;
         stream.read_exact(&mut [0]).context("the bare sink failed")
@@ -41,24 +61,46 @@ pub(super) fn source(root: &Path, port: u16, has_sums: bool) -> Result<()> {
 fn send(
     root: &Path,
     block: &Block<'_>,
-    has_sums: bool,
+    care: Care,
     buffer: &mut [u8],
     stream: &mut TcpStream,
 ) -> Result<()> {
-    let file = File::open(root.join(block.path))?;
+    let path = root.join(block.path);
+    let before = match care {
+        Care::Promises => {
+            llistxattr(&path, &mut [0_u8; 256][..])?;
+            Some(path.symlink_metadata()?)
+        }
+        Care::No | Care::Sums => None,
+    };
+    let file = File::open(path)?;
     put_head(block, buffer)?;
     let (mut begin, mut sent, mut sum) = (HEAD_BYTES, 0, 0);
     loop {
         let mut end = begin + (block.length - sent).min(SLICE_BYTES);
         file.read_exact_at(&mut buffer[begin..end], block.offset + sent as u64)?;
         sent += end - begin;
-        if has_sums {
+        if care != Care::No {
             sum = crc32c::crc32c_append(sum, &buffer[begin..end]);
         }
         let is_last = sent == block.length;
-        if is_last && has_sums {
-            buffer[end..end + SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
-            end += SUM_BYTES;
+        if is_last && care != Care::No {
+            let (seconds, nanos) = match &before {
+                Some(before) => {
+                    let after = file.metadata()?;
+                    let time = |it: &Metadata| (it.mtime(), it.mtime_nsec());
+                    if time(&after) != time(before) {
+                        bail!("{} has changed", block.path.display());
+                    }
+                    time(&after)
+                }
+                None => (0, 0),
+            };
+            let tail = &mut buffer[end..end + TAIL_BYTES];
+            tail[..4].copy_from_slice(&sum.to_le_bytes());
+            tail[4..12].copy_from_slice(&seconds.to_le_bytes());
+            tail[12..].copy_from_slice(&u32::try_from(nanos)?.to_le_bytes());
+            end += TAIL_BYTES;
         }
         stream.write_all(&buffer[..end])?;
         if is_last {
@@ -69,32 +111,77 @@ fn send(
 }
 
 /// Receives files into a directory, from the streams that a listener accepts.
-pub(super) fn sink(root: &Path, listener: &TcpListener, has_sums: bool) -> Result<()> {
+pub(super) fn sink(root: &Path, listener: &TcpListener, care: Care) -> Result<()> {
     on_all_streams(|| {
         let (stream, _) = listener.accept()?;
         let mut arriving = Arriving { stream, buffer: vec![0; SLICE_BYTES], begin: 0, end: 0 };
+        let mut unnamed = Unnamed::default();
         while let Some(head) = arriving.take(HEAD_BYTES)? {
             let (path, mut offset, length) =
                 take_head(head.try_into().expect("as long as was asked for"))?;
-            let file = create(&root.join(&path))?;
+            let path = root.join(path);
+            let file = match care {
+                Care::Promises => unnamed.make(&path)?,
+                Care::No | Care::Sums => create(&path)?,
+            };
             let (mut left, mut sum) = (length, 0);
             while left > 0 {
                 let bytes = arriving.take_some(left)?;
-                if has_sums {
+                if care != Care::No {
                     sum = crc32c::crc32c_append(sum, bytes);
                 }
                 file.write_all_at(bytes, offset)?;
                 (offset, left) = (offset + bytes.len() as u64, left - bytes.len());
             }
-            if has_sums {
-                let told = arriving.take(SUM_BYTES)?.context("a block has no checksum")?;
-                if told != sum.to_le_bytes() {
-                    bail!("{} was damaged", path.display());
-                }
+            if care == Care::No {
+                continue;
+            }
+            let tail = arriving.take(TAIL_BYTES)?.context("a block has no checksum")?;
+            if tail[..4] != sum.to_le_bytes() {
+                bail!("{} was damaged", path.display());
+            }
+            if care == Care::Promises {
+                unnamed.finish(&file, &path, tail)?;
             }
         }
         Ok(arriving.stream.write_all(&[1])?)
     })
+}
+
+/// Makes files that have no name until they are whole.
+#[derive(Default)]
+struct Unnamed {
+    /// The directory of the last one, which is kept open.
+    directory: Option<(PathBuf, File)>,
+}
+
+impl Unnamed {
+    fn make(&mut self, path: &Path) -> Result<File> {
+        let above = path.parent().context("every file has a directory")?;
+        if self.directory.as_ref().is_none_or(|(path, _)| path != above) {
+            fs::create_dir_all(above)?;
+            self.directory = Some((above.to_owned(), File::open(above)?));
+        }
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        Ok(openat(self.directory()?, ".", flags, Mode::from_raw_mode(0o644))?.into())
+    }
+
+    fn finish(&self, file: &File, path: &Path, tail: &[u8]) -> Result<()> {
+        let (seconds, nanos) = tail[4..].split_first_chunk().context("a tail is too short")?;
+        let last_modification = Timespec {
+            tv_sec: i64::from_le_bytes(*seconds),
+            tv_nsec: u32::from_le_bytes(nanos.try_into()?).into(),
+        };
+        let last_access = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        futimens(file, &Timestamps { last_access, last_modification })?;
+        file.sync_all()?;
+        let name = path.file_name().context("every file has a name")?;
+        Ok(linkat(file, "", self.directory()?, name, AtFlags::EMPTY_PATH)?)
+    }
+
+    fn directory(&self) -> Result<&File> {
+        Ok(&self.directory.as_ref().context("no directory is open")?.1)
+    }
 }
 
 /// What a stream brings, a buffer at a time.
@@ -146,24 +233,30 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn files_of_all_lengths_arrive_with_and_without_checksums() {
-        for has_sums in [false, true] {
-            let scratch = Scratch::new(&std::env::temp_dir(), "lads-slices").unwrap();
+    fn files_of_all_lengths_arrive_with_and_without_care() {
+        for care in [Care::No, Care::Sums, Care::Promises] {
+            let scratch = Scratch::new(Path::new("/dev/shm"), "lads-slices").unwrap();
             let [source_root, target] = ["source", "target"].map(|name| scratch.join(name));
             fs::create_dir_all(source_root.join("below")).unwrap();
             fs::create_dir(&target).unwrap();
-            for bytes in [0, 1, SLICE_BYTES - 1, SLICE_BYTES + 1, BLOCK_BYTES + 5] {
+            let more = if care == Care::Promises { BLOCK_BYTES } else { BLOCK_BYTES + 5 };
+            for bytes in [0, 1, SLICE_BYTES - 1, SLICE_BYTES + 1, more] {
                 let text: Vec<u8> = (0..=250).cycle().take(bytes).collect();
                 fs::write(source_root.join(format!("below/{bytes}")), text).unwrap();
             }
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let port = listener.local_addr().unwrap().port();
             thread::scope(|scope| {
-                let sink = scope.spawn(|| sink(&target, &listener, has_sums));
-                source(&source_root, port, has_sums).unwrap();
+                let sink = scope.spawn(|| sink(&target, &listener, care));
+                source(&source_root, port, care).unwrap();
                 sink.join().unwrap().unwrap();
             });
             tree::compare(&source_root, &target).unwrap();
+            if care == Care::Promises {
+                let times = [&source_root, &target].map(|it| it.join("below/1"));
+                let [from, to] = times.map(|it| it.metadata().unwrap().modified().unwrap());
+                assert_eq!(from, to);
+            }
         }
     }
 }
