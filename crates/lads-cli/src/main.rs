@@ -80,6 +80,9 @@ fn main() -> ExitCode {
     panic::end_the_process();
     signals::outlive_file_size_limit();
     let words: Vec<_> = std::env::args_os().collect();
+    if let Some(job) = served_job(&words) {
+        return serve(job);
+    }
     let mut matches = config::matches(words.clone());
     match there::expanded(&words, &matches) {
         Ok(None) => {}
@@ -134,16 +137,7 @@ fn run(matches: &ArgMatches) -> ExitCode {
             Some(("doctor", matches)) => judged(mpi::doctor(&parsed::<DoctorArgs>(matches))),
             other => unreachable!("clap lets no other command pass: {other:?}"),
         },
-        Some(("serve", matches)) => {
-            #[cfg(debug_assertions)]
-            panic::when_asked("serve");
-            lads_engine::raise_open_files_limit();
-            if let Err(error) = has_open_pipes() {
-                return exit(Err(error), lads_engine::ExitCode::Other);
-            }
-            let argument = matches.get_one::<String>("job").map(String::as_str);
-            ExitCode::from(lads_engine::serve(argument) as u8)
-        }
+        Some(("serve", matches)) => serve(matches.get_one::<String>("job").map(String::as_str)),
         Some(("help", matches)) => printed(
             help(matches.get_one::<String>("command").map(String::as_str)),
             lads_engine::ExitCode::Usage,
@@ -166,6 +160,30 @@ fn run(matches: &ArgMatches) -> ExitCode {
         }
         other => unreachable!("clap lets no other command pass: {other:?}"),
     }
+}
+
+/// Returns the job of `lads serve [JOB]` as the other end starts it; `None` if this is another
+/// command line. The other end waits, and all commands with all their options take longer to be
+/// described than such a process to start.
+fn served_job(words: &[OsString]) -> Option<Option<&str>> {
+    match words {
+        [_, command] if command == "serve" => Some(None),
+        [_, command, job] if command == "serve" => {
+            job.to_str().filter(|job| !job.starts_with('-')).map(Some)
+        }
+        _ => None,
+    }
+}
+
+/// Is the other end of a transfer.
+fn serve(job: Option<&str>) -> ExitCode {
+    #[cfg(debug_assertions)]
+    panic::when_asked("serve");
+    lads_engine::raise_open_files_limit();
+    if let Err(error) = has_open_pipes() {
+        return exit(Err(error), lads_engine::ExitCode::Other);
+    }
+    ExitCode::from(lads_engine::serve(job) as u8)
 }
 
 /// Checks that standard input and output are open, through which a server talks to the process
