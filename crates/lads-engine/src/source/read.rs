@@ -110,11 +110,11 @@ impl SourceEnd {
         let failure = match self.streams.send(worker, head, &payload) {
             // If the stream was lost meanwhile, the sink says whether the frame has arrived.
             Ok(Sent { stream, number, failure }) => {
-                self.tell(Event::Sent { stream, number, work });
+                self.tell_last(Event::Sent { stream, number, work });
                 failure
             }
             Err(error) => {
-                self.tell(Event::NotSent { work });
+                self.tell_last(Event::NotSent { work });
                 Some(error)
             }
         };
@@ -154,7 +154,12 @@ impl SourceEnd {
         };
         let file = self.open_item(&item, work.mirror, !is_whole)?;
         let length = block.length as usize;
-        match self.read_at(&file, block.offset, length, to) {
+        let outcome = self.read_at(&file, block.offset, length, to);
+        if outcome.is_err() && is_whole {
+            // It may not be the file that was announced.
+            is_unchanged(&item, &file)?;
+        }
+        match outcome {
             Ok(()) => self.io_bytes.count(file.caching, length as u64),
             Err(Errno::INVAL) if file.caching == Caching::Direct => {
                 let buffered = self.open_new(&item, false)?;
@@ -216,8 +221,8 @@ impl SourceEnd {
         Ok(ReadBlock { is_whole: false, length })
     }
 
-    /// Opens the item's file and checks that it is what was announced. The file stays open if more
-    /// of it will be read.
+    /// Opens the item's file. If more of it will be read, it stays open, and is checked to be what
+    /// was announced; if all of it is read at once, that is checked after that.
     fn open_item(
         &self,
         item: &Item,
@@ -226,21 +231,30 @@ impl SourceEnd {
     ) -> Result<Arc<OpenFile>, ReadOutcome> {
         let (number, place) = item.copy(mirror);
         if !is_kept {
-            return self.open_copy(item, number).map(Arc::new);
+            return self.open_copy(item, number, false).map(Arc::new);
         }
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = &*place {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(self.open_copy(item, number)?);
+        let file = Arc::new(self.open_copy(item, number, true)?);
         *place = Some(Arc::clone(&file));
         Ok(file)
     }
 
     /// Opens a file, and makes reads use the chosen copy, if there is one. All copies have the same
     /// bytes.
-    fn open_copy(&self, item: &Item, mirror: Option<u16>) -> Result<OpenFile, ReadOutcome> {
-        let file = self.open_new(item, true)?;
+    fn open_copy(
+        &self,
+        item: &Item,
+        mirror: Option<u16>,
+        is_checked: bool,
+    ) -> Result<OpenFile, ReadOutcome> {
+        let file = self.open_unchecked(item, true)?;
+        // An archive may have to bring it back as soon as it is read.
+        if is_checked || self.options.restore {
+            self.check_opened(item, &file)?;
+        }
         if let Some(number) = mirror
             && let Err(errno) = self.layouts.choose_mirror(&file.handle, number)
             && !self.has_noticed_mirrors.swap(true, Ordering::Relaxed)
@@ -252,7 +266,26 @@ impl SourceEnd {
         Ok(file)
     }
 
+    /// Opens a file, and checks that it is what was announced.
     fn open_new(&self, item: &Item, may_be_direct: bool) -> Result<OpenFile, ReadOutcome> {
+        let file = self.open_unchecked(item, may_be_direct)?;
+        self.check_opened(item, &file)?;
+        Ok(file)
+    }
+
+    fn check_opened(&self, item: &Item, file: &OpenFile) -> Result<(), ReadOutcome> {
+        is_unchanged(item, file)?;
+        if self.options.restore {
+            // With this flag, Lustre brings nothing back from an archive. It is set only now that
+            // the entry is known to be a file, and not a FIFO that somebody put under its name.
+            let of_open = |errno| not_opened(item, errno);
+            let flags = fcntl_getfl(&file.handle).map_err(of_open)?;
+            fcntl_setfl(&file.handle, flags - OFlags::NONBLOCK).map_err(of_open)?;
+        }
+        Ok(())
+    }
+
+    fn open_unchecked(&self, item: &Item, may_be_direct: bool) -> Result<OpenFile, ReadOutcome> {
         let of_open = |errno| not_opened(item, errno);
         let directory = item.directory.open().map_err(of_open)?;
         let size = item.identity.map_or(0, |identity| identity.size);
@@ -281,13 +314,6 @@ impl SourceEnd {
         } else {
             OpenFile { handle: open(flags).map_err(of_open)?, caching: cached }
         };
-        is_unchanged(item, &file)?;
-        if self.options.restore {
-            // With this flag, Lustre brings nothing back from an archive. It is set only now that
-            // the entry is known to be a file, and not a FIFO that somebody put under its name.
-            let flags = fcntl_getfl(&file.handle).map_err(of_open)?;
-            fcntl_setfl(&file.handle, flags - OFlags::NONBLOCK).map_err(of_open)?;
-        }
         Ok(file)
     }
 
@@ -347,7 +373,7 @@ impl SourceEnd {
             }
             None => Some(ReadOutcome::Changed),
         };
-        self.tell(Event::Checked { entry, outcome: outcome.unwrap_or(ReadOutcome::Good) });
+        self.tell_last(Event::Checked { entry, outcome: outcome.unwrap_or(ReadOutcome::Good) });
     }
 }
 
