@@ -180,6 +180,22 @@ impl<S: Wakes> Hub<S> {
         result
     }
 
+    /// As [`Self::tell`], by an I/O thread whose task has ended. It looks for the next task itself,
+    /// so no other I/O thread is woken for that; if there are more, it wakes another then.
+    pub(crate) fn tell_last<R>(&self, act: impl FnOnce(&mut Inner<S>) -> R) -> R {
+        // There may be a task that only another thread can do, or this one may have to wait first.
+        if self.wake == Wake::All || self.processors.limit.is_some() {
+            return self.tell(act);
+        }
+        self.on_move();
+        let mut inner = self.lock();
+        let result = act(&mut inner);
+        let to_wake = self.others_to_wake(&mut inner);
+        drop(inner);
+        self.wake(to_wake);
+        result
+    }
+
     /// As [`Self::with`], for events that move the transfer on: something arrived, or was done.
     pub(crate) fn tell<R>(&self, act: impl FnOnce(&mut Inner<S>) -> R) -> R {
         self.on_move();
@@ -341,12 +357,19 @@ impl<S: Wakes> Hub<S> {
     }
 
     fn to_wake(&self, inner: &mut Inner<S>) -> ToWake {
-        let mut to_wake = ToWake { comm: inner.is_comm_to_be_woken(), ..ToWake::default() };
-        let Inner { session, workers, others, .. } = inner;
+        let mut to_wake = self.others_to_wake(inner);
+        let Inner { session, workers, .. } = inner;
         match self.wake {
             Wake::One => to_wake.one_worker = workers.wake_one(|| session.may_have_task()),
             Wake::All => to_wake.all_workers = workers.wake_all(|| session.may_have_task()),
         }
+        to_wake
+    }
+
+    /// The same without I/O threads.
+    fn others_to_wake(&self, inner: &mut Inner<S>) -> ToWake {
+        let mut to_wake = ToWake { comm: inner.is_comm_to_be_woken(), ..ToWake::default() };
+        let Inner { session, others, .. } = inner;
         to_wake.others = others.wake_all(|| session.wants_entries());
         to_wake.limited = self.processors.limit.is_some() && session.is_stopping();
         to_wake

@@ -335,10 +335,23 @@ impl SinkEnd {
                 })
             });
             let Some(task) = task else { return };
-            self.hub.busy(|| match (task, &self.instead) {
-                (task, Some(instead)) => self.do_instead(task, instead),
-                (task, None) => self.do_task(task),
-            });
+            self.act_on(task);
+        }
+    }
+
+    fn act_on(&self, task: Task) {
+        self.hub.busy(|| match (task, &self.instead) {
+            (task, Some(instead)) => self.do_instead(task, instead),
+            (task, None) => self.do_task(task),
+        });
+    }
+
+    /// Does what there is to do now. A thread that does not wait for storage goes on with a file
+    /// faster than it wakes another thread for that.
+    fn do_what_there_is(&self) {
+        let next = || self.hub.with(|inner| inner.session.next_task(self.clock.now()));
+        while let Some(task) = next() {
+            self.act_on(task);
         }
     }
 
@@ -372,7 +385,11 @@ impl SinkEnd {
 
     fn do_task_of_files(&self, task: Task) {
         match task {
-            Task::Write(write) => self.write_queued(write),
+            Task::Write(write) => {
+                if let Some(event) = self.write_queued(write) {
+                    self.tell_last(event);
+                }
+            }
             Task::Stage(write, slot) => self.put_aside(write, slot),
             Task::Release(writes) => self.release_all(writes),
             Task::Examine(entries) => self.examine_all(entries),
@@ -407,7 +424,17 @@ impl SinkEnd {
     /// Tells the session what happened; a breach of protocol ends the transfer.
     fn tell(&self, event: Event) {
         let now = self.clock.now();
-        if let Err(error) = self.hub.tell(|inner| inner.session.handle(now, event)) {
+        self.check_told(self.hub.tell(|inner| inner.session.handle(now, event)));
+    }
+
+    /// Tells the session what an I/O thread has done; see [`Hub::tell_last`].
+    fn tell_last(&self, event: Event) {
+        let now = self.clock.now();
+        self.check_told(self.hub.tell_last(|inner| inner.session.handle(now, event)));
+    }
+
+    fn check_told(&self, told: Result<(), ProtocolError>) {
+        if let Err(error) = told {
             self.hub.fail(crate::fatal::breach(&error));
         }
     }

@@ -261,9 +261,18 @@ impl SourceEnd {
 
     fn tell_all(&self, events: impl IntoIterator<Item = Event>) {
         let now = self.clock.now();
-        let told = self.hub.tell(|inner| {
+        self.check_told(self.hub.tell(|inner| {
             events.into_iter().try_for_each(|event| inner.session.handle(now, event))
-        });
+        }));
+    }
+
+    /// Tells the session what an I/O thread has done; see [`Hub::tell_last`].
+    fn tell_last(&self, event: Event) {
+        let now = self.clock.now();
+        self.check_told(self.hub.tell_last(|inner| inner.session.handle(now, event)));
+    }
+
+    fn check_told(&self, told: Result<(), ProtocolError>) {
         if let Err(error) = told {
             self.hub.fail(crate::fatal::breach(&error));
         }

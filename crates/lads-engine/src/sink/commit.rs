@@ -66,7 +66,7 @@ impl SinkEnd {
             };
             results.push((entry, committed));
         }
-        self.tell(Event::Committed(results));
+        self.tell_last(Event::Committed(results));
     }
 
     /// Lets storage begin to write. Before metadata: some file systems (FUSE with its cache on)
@@ -176,7 +176,7 @@ impl SinkEnd {
                 (entry, failure)
             })
             .collect();
-        self.tell(Event::Closed(results));
+        self.tell_last(Event::Closed(results));
     }
 
     fn close_directory(&self, entry: EntryId, item: &Item) -> Result<(), Failure> {

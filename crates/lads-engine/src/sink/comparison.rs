@@ -61,9 +61,9 @@ impl SinkEnd {
     }
 
     /// Compares the blocks of a frame, and frees its buffer.
-    pub(super) fn compare_queued(&self, write: Write) {
-        let Place::Buffer(id) = write.place else { return };
-        let Some(mut buffer) = self.take_buffer(id) else { return };
+    pub(super) fn compare_queued(&self, write: Write) -> Option<Event> {
+        let Place::Buffer(id) = write.place else { return None };
+        let mut buffer = self.take_buffer(id)?;
         let started = Instant::now();
         self.layouts.pretend(write.ost);
         let results = write
@@ -79,7 +79,7 @@ impl SinkEnd {
             .collect();
         let service = started.elapsed();
         drop(buffer);
-        self.tell(Event::Compared { write, service, results });
+        Some(Event::Compared { write, service, results })
     }
 
     fn compare_block(&self, row: &Row, buffer: &mut [u8]) -> Result<Compared, Failure> {

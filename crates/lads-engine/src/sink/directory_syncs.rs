@@ -66,7 +66,9 @@ impl DirectorySyncs {
                 wanted.is_under_way = false;
                 wanted.done = to;
                 wanted.failures.extend(result.err().map(|errno| (from, to, errno)));
-                self.done.notify_all();
+                if wanted.users > 1 {
+                    self.done.notify_all();
+                }
             } else {
                 directories = self.done.wait(directories).unwrap_or_else(PoisonError::into_inner);
             }

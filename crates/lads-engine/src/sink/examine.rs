@@ -249,7 +249,7 @@ impl SinkEnd {
         if self.options.is_move() {
             self.make_examined_durable(&ended, &mut results);
         }
-        self.tell(Event::Examined(results));
+        self.tell_last(Event::Examined(results));
     }
 
     fn examine(&self, entry: &Entry, item: &Item) -> Result<Examined, Failure> {

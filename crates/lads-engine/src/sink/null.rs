@@ -42,7 +42,7 @@ impl SinkEnd {
             }
             (entry.id, examined)
         };
-        self.tell(Event::Examined(entries.into_iter().map(want).collect()));
+        self.tell_last(Event::Examined(entries.into_iter().map(want).collect()));
     }
 
     /// Files of which all blocks have come are done.
@@ -51,7 +51,7 @@ impl SinkEnd {
             self.table.remove(commit.entry);
             (commit.entry, Committed::Complete)
         };
-        self.tell(Event::Committed(commits.iter().map(forget).collect()));
+        self.tell_last(Event::Committed(commits.iter().map(forget).collect()));
     }
 
     /// Directories in which everything has ended are done.
@@ -60,6 +60,6 @@ impl SinkEnd {
             self.table.remove(entry);
             (entry, None)
         };
-        self.tell(Event::Closed(entries.iter().map(forget).collect()));
+        self.tell_last(Event::Closed(entries.iter().map(forget).collect()));
     }
 }

@@ -291,7 +291,7 @@ impl SinkEnd {
             };
             (entry.id, examined)
         };
-        self.tell(Event::Examined(entries.into_iter().map(want).collect()));
+        self.tell_last(Event::Examined(entries.into_iter().map(want).collect()));
     }
 
     /// The file of which all blocks have come is done when it is durable.
@@ -307,7 +307,7 @@ impl SinkEnd {
             };
             (commit.entry, committed)
         };
-        self.tell(Event::Committed(commits.iter().map(finish).collect()));
+        self.tell_last(Event::Committed(commits.iter().map(finish).collect()));
     }
 
     /// Nothing more of the file comes.

@@ -64,8 +64,13 @@ impl SinkEnd {
         if write.rows.is_empty() {
             drop(self.take_buffer(id));
             self.hub.with(|inner| inner.session.on_empty_frame(ost));
-        } else {
-            self.write_queued(write);
+        } else if let Some(event) = self.write_queued(write) {
+            if self.layouts.is_memory() {
+                self.tell_last(event);
+                self.do_what_there_is();
+            } else {
+                self.tell(event);
+            }
         }
     }
 

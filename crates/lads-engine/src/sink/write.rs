@@ -28,20 +28,18 @@ use std::time::Instant;
 pub(super) const PAGE_BYTES: usize = 4096;
 
 impl SinkEnd {
-    /// Writes a frame and frees its buffer.
-    pub(super) fn write_queued(&self, write: Write) {
+    /// Writes a frame and frees its buffer. Returns what the session is to be told.
+    pub(super) fn write_queued(&self, write: Write) -> Option<Event> {
         if write.is_comparison {
             return self.compare_queued(write);
         }
         if let Some(output) = self.output_in_order() {
-            if let Some(buffer) = self.bytes_of(&write) {
-                output.hold(write, buffer);
-            }
-            return;
+            output.hold(write.clone(), self.bytes_of(&write)?);
+            return None;
         }
         // Others may wait for its extents, whatever becomes of the bytes.
         let grown = self.grow(&write);
-        let Some(buffer) = self.bytes_of(&write) else { return };
+        let buffer = self.bytes_of(&write)?;
         let started = Instant::now();
         self.layouts.pretend(write.ost);
         let failures: Vec<Option<Failure>> = write
@@ -61,7 +59,7 @@ impl SinkEnd {
         if failures.iter().flatten().any(Failure::is_of_one_ost) {
             self.look_again_at_osts();
         }
-        self.tell(Event::Written { write, service, failures });
+        Some(Event::Written { write, service, failures })
     }
 
     /// Frees the buffers of frames of which nothing is wanted any more.
@@ -71,7 +69,7 @@ impl SinkEnd {
                 drop(self.take_buffer(id));
             }
         }
-        self.tell(Event::Released(writes));
+        self.tell_last(Event::Released(writes));
     }
 
     fn write_block(&self, block: &Block, ost: OstId, bytes: &[u8]) -> Result<(), Failure> {
@@ -256,7 +254,7 @@ impl SinkEnd {
                 result.get_or_insert(failure);
             }
         }
-        self.tell(Event::Synced(results));
+        self.tell_last(Event::Synced(results));
     }
 
     /// Lets storage begin to write what is in the page cache: files that lie on several OSTs are
