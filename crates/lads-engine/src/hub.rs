@@ -444,3 +444,103 @@ impl<S: Wakes> Inner<S> {
         comm.wake_one(|| !messages.is_empty() || session.has_message())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::job::Options;
+    use lads_core::issue::Side;
+    use std::thread;
+
+    /// A session in which I/O threads do tasks, each of which may lead to others.
+    #[derive(Default)]
+    struct Tasks {
+        ready: usize,
+        done: usize,
+    }
+
+    impl Wakes for Tasks {
+        fn may_have_task(&self) -> bool {
+            self.ready > 0
+        }
+
+        fn has_message(&self) -> bool {
+            false
+        }
+
+        fn wants_entries(&self) -> bool {
+            false
+        }
+
+        fn is_stopping(&self) -> bool {
+            false
+        }
+    }
+
+    fn hub() -> Hub<Tasks> {
+        let processors = Processors::of(&Options::default(), Side::Sink, Clock::start());
+        Hub::new(Tasks::default(), Wake::One, Arc::new(Streams::none()), processors.unwrap())
+    }
+
+    #[test]
+    fn a_thread_that_was_woken_is_not_woken_again_before_it_runs() {
+        let mut waiting = Waiting { count: 2, woken_count: 0 };
+        let wake = |waiting: &mut Waiting| waiting.wake_one(|| true);
+        assert!(!waiting.wake_one(|| false));
+        assert!(wake(&mut waiting) && wake(&mut waiting) && !wake(&mut waiting));
+        // Another one waits, and was not woken.
+        waiting.count += 1;
+        assert!(wake(&mut waiting) && !wake(&mut waiting));
+        for left in (0..3).rev() {
+            waiting.on_awake();
+            assert_eq!((waiting.count, waiting.woken_count), (left, left));
+        }
+    }
+
+    #[test]
+    fn a_thread_whose_time_is_over_takes_no_wake_up_of_another_away() {
+        let mut waiting = Waiting { count: 2, woken_count: 0 };
+        // Nobody was woken: one of them looks by itself.
+        waiting.on_awake();
+        assert!(waiting.wake_all(|| true) && !waiting.wake_one(|| true));
+        waiting.on_awake();
+        assert!(!waiting.wake_one(|| true), "nobody waits");
+    }
+
+    /// Each task is found by a thread, whether it was told of from outside, or by a thread whose
+    /// task led to it.
+    #[test]
+    fn no_task_is_left_while_threads_wait() {
+        const ROUNDS: usize = 2000;
+        let hub = hub();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let next = |inner: &mut Inner<Tasks>| {
+                        inner.session.ready = inner.session.ready.checked_sub(1).ok_or(None)?;
+                        Ok(())
+                    };
+                    while hub.wait_for(Waiter::Worker, next).is_some() {
+                        hub.tell_last(|Inner { session, .. }| {
+                            // Of six tasks, one is told of from outside.
+                            session.done += 1;
+                            session.ready += [0, 3, 0, 0, 1, 1][session.done % 6];
+                        });
+                    }
+                });
+            }
+            for round in 1..=ROUNDS {
+                hub.with(|inner| inner.session.ready += 1);
+                let is_done = || {
+                    let inner = hub.lock();
+                    inner.session.ready == 0 && inner.session.done >= round
+                };
+                while !is_done() {
+                    thread::yield_now();
+                }
+            }
+            hub.finish();
+        });
+    }
+}
