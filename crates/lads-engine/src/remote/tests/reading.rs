@@ -50,7 +50,9 @@ fn what_follows_is_read_ahead() {
     }
     assert!(read(&file, bytes.len() as u64, 10).is_empty());
     let ReadBytes { ahead, kept } = client.read_bytes();
-    assert!(ahead > 8 << 20 && ahead <= bytes.len() as u64 && kept > 0, "{ahead}, {kept}");
+    // On a busy machine, the reader sometimes comes first.
+    let all = bytes.len() as u64;
+    assert!((all / 2..=all).contains(&ahead) && kept > 0, "{ahead}, {kept}");
 }
 
 #[test]
