@@ -346,10 +346,13 @@ impl SinkEnd {
         });
     }
 
-    /// Does what there is to do now. A thread that does not wait for storage goes on with a file
-    /// faster than it wakes another thread for that.
-    fn do_what_there_is(&self) {
-        let next = || self.hub.with(|inner| inner.session.next_task(self.clock.now()));
+    /// Does all tasks that are available now. Where no task waits for storage, this is faster than
+    /// waking an I/O thread.
+    fn do_available_tasks(&self) {
+        let next = || {
+            self.hub.wait_for_share();
+            self.hub.with(|inner| inner.session.next_task(self.clock.now()))
+        };
         while let Some(task) = next() {
             self.act_on(task);
         }

@@ -67,7 +67,7 @@ impl SinkEnd {
         } else if let Some(event) = self.write_queued(write) {
             if self.layouts.is_memory() {
                 self.tell_last(event);
-                self.do_what_there_is();
+                self.do_available_tasks();
             } else {
                 self.tell(event);
             }

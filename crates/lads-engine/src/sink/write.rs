@@ -28,13 +28,14 @@ use std::time::Instant;
 pub(super) const PAGE_BYTES: usize = 4096;
 
 impl SinkEnd {
-    /// Writes a frame and frees its buffer. Returns what the session is to be told.
+    /// Writes a frame and frees its buffer. Returns the event for the session.
     pub(super) fn write_queued(&self, write: Write) -> Option<Event> {
         if write.is_comparison {
             return self.compare_queued(write);
         }
         if let Some(output) = self.output_in_order() {
-            output.hold(write.clone(), self.bytes_of(&write)?);
+            let buffer = self.bytes_of(&write)?;
+            output.hold(write, buffer);
             return None;
         }
         // Others may wait for its extents, whatever becomes of the bytes.
