@@ -508,8 +508,7 @@ mod tests {
         assert!(!waiting.wake_one(|| true), "nobody waits");
     }
 
-    /// Each task is found by a thread, whether it was told of from outside, or by a thread whose
-    /// task led to it.
+    /// A thread finds each task, whether another thread added it or its own task did.
     #[test]
     fn no_task_is_left_while_threads_wait() {
         const ROUNDS: usize = 2000;
@@ -523,7 +522,7 @@ mod tests {
                     };
                     while hub.wait_for(Waiter::Worker, next).is_some() {
                         hub.tell_last(|Inner { session, .. }| {
-                            // Of six tasks, one is told of from outside.
+                            // Six tasks follow from one that another thread added.
                             session.done += 1;
                             session.ready += [0, 3, 0, 0, 1, 1][session.done % 6];
                         });

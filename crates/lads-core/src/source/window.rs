@@ -1,8 +1,8 @@
 //! How many entries may be in flight: memory grows with this, not with the tree.
 //!
-//! A small window keeps what is known of the entries in the caches of the processors. It is widened
-//! when it keeps an OST from having something to do: over a long line, where the sink takes long to
-//! look at entries, or where most entries lie on OSTs that are slow.
+//! A small window keeps the state of the entries in the caches of the processors. It doubles while
+//! it keeps an OST idle: over a long line, if the sink examines entries slowly, or if most entries
+//! are on slow OSTs.
 
 use super::SourceConfig;
 use crate::limits::METADATA_BYTES_MAX;
@@ -13,9 +13,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Window {
     count: u64,
-    /// As many may be in flight now.
+    /// Maximum at present.
     count_max: u64,
-    /// As many may ever be.
+    /// Maximum after all doublings.
     widest: u64,
     directories_max: u64,
     patience: Duration,
@@ -59,14 +59,14 @@ impl Window {
             && directory_count < self.directories_max
     }
 
-    /// The walk goes on.
+    /// The walk continues.
     pub(super) fn on_going_on(&mut self) {
         self.hungry_since = None;
     }
 
-    /// The walk has to wait; `is_hungry` if an OST has nothing to do. Widens the window if that has
-    /// been so for a while. Returns when to look again if nothing happens until then; `None` if it
-    /// cannot become wider, or is not what the walk waits for.
+    /// The walk has to wait; `is_hungry` if an OST is idle. Doubles the window if an OST has been
+    /// idle for [`Tuning::window_patience`](crate::tuning::Tuning). Returns the time of the next
+    /// look; `None` if the window is the widest, or has room.
     pub(super) fn on_waiting(&mut self, now: Instant, is_hungry: bool) -> Option<Instant> {
         if self.count < self.count_max || self.count_max == self.widest {
             return None;
@@ -131,7 +131,7 @@ mod tests {
         for millis in 0..100 {
             assert_eq!(window.on_waiting(at(millis), false), Some(at(millis) + PATIENCE));
         }
-        // An OST is idle for a moment only, then the walk goes on, then all have something to do.
+        // An OST is idle for less than the patience, the walk continues, then no OST is idle.
         window.on_waiting(at(100), true);
         window.on_going_on();
         window.on_waiting(at(104), true);

@@ -27,7 +27,7 @@ pub(super) fn open_to_work_in(directory: &Arc<Directory>) -> Result<Arc<OwnedFd>
         next = Some(above);
     }
     for it in unusable.iter().rev() {
-        // Where that is not permitted, what needs it fails and is told.
+        // If this is not permitted, calls that need it fail, and are reported.
         if open_usable(it).is_ok() {
             let _ = it.is_usable.set(());
         }

@@ -266,7 +266,7 @@ impl SourceEnd {
         Ok(file)
     }
 
-    /// Opens a file, and checks that it is what was announced.
+    /// Opens a file, and checks that its identity is the announced one.
     fn open_new(&self, item: &Item, may_be_direct: bool) -> Result<OpenFile, ReadOutcome> {
         let file = self.open_unchecked(item, may_be_direct)?;
         self.check_opened(item, &file)?;
@@ -276,8 +276,8 @@ impl SourceEnd {
     fn check_opened(&self, item: &Item, file: &OpenFile) -> Result<(), ReadOutcome> {
         is_unchanged(item, file)?;
         if self.options.restore {
-            // With this flag, Lustre brings nothing back from an archive. It is set only now that
-            // the entry is known to be a file, and not a FIFO that somebody put under its name.
+            // With O_NONBLOCK, Lustre does not restore a file from an archive. The flag is cleared
+            // only now: the entry is known to be a file, not a FIFO of the same name.
             let of_open = |errno| not_opened(item, errno);
             let flags = fcntl_getfl(&file.handle).map_err(of_open)?;
             fcntl_setfl(&file.handle, flags - OFlags::NONBLOCK).map_err(of_open)?;
