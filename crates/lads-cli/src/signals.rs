@@ -3,6 +3,7 @@
 
 use crate::not_started;
 use anyhow::{Context, Result};
+use lads_sys::is_signal_ignored;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ pub(crate) fn leave_to_the_front() -> Result<()> {
 /// signal that comes with the error does not end this process. Programs that this process starts
 /// are ended by the signal again, because a handler does not outlive the start of another program.
 pub(crate) fn outlive_file_size_limit() {
-    if !is_ignored(SIGXFSZ) {
+    if !is_signal_ignored(SIGXFSZ) {
         // If no handler can be installed, the signal ends the process, as before.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
@@ -89,15 +90,7 @@ pub(crate) fn outlive_file_size_limit() {
 
 /// Returns whether SIGHUP was ignored when this process was started, as by nohup(1).
 fn is_hangup_ignored() -> bool {
-    is_ignored(SIGHUP)
-}
-
-/// Returns whether this process ignores a signal.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+    is_signal_ignored(SIGHUP)
 }
 
 #[cfg(test)]

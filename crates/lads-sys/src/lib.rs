@@ -25,7 +25,8 @@ pub use fork::{Forked, fork};
 pub use realtime::run_before_others;
 pub use residency::resident_bytes;
 pub use signals::{
-    SignalsBlocked, hold_file_size_signal, with_all_signals, without_file_size_signal,
+    SignalsBlocked, hold_file_size_signal, is_signal_ignored, with_all_signals,
+    without_file_size_signal,
 };
 pub use stdio::Standard;
 pub use tcp::{congestion_control, path_mtu, round_trip, widen_window};

@@ -104,6 +104,17 @@ impl Drop for FileSizeSignalHeld {
     }
 }
 
+/// Returns whether this process ignores a signal.
+#[must_use]
+pub fn is_signal_ignored(signal: i32) -> bool {
+    // SAFETY: `sigaction` is plain numbers, for which all zeroes is a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null pointer changes no action; the other pointer is to an action of ours, which
+    // the call fills in.
+    let result = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
 fn file_size_signal() -> libc::sigset_t {
     let mut signal = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigemptyset` fills the set, and both calls cannot fail with a signal that exists.
@@ -160,6 +171,14 @@ mod tests {
             }
         });
         assert_eq!(held.join().unwrap(), 1);
+    }
+
+    #[test]
+    fn reports_whether_a_signal_is_ignored() {
+        // The standard library ignores SIGPIPE.
+        assert!(is_signal_ignored(libc::SIGPIPE));
+        assert!(!is_signal_ignored(libc::SIGALRM));
+        assert!(!is_signal_ignored(-1));
     }
 
     #[test]
