@@ -9,6 +9,12 @@ use lads_core::schedule::{OstSpec, OstStats};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Age of a transfer from which on its end counts the time that threads wait for processors and that
+/// processors are idle. To count them takes longer than many a transfer of a few small files. The
+/// bottleneck, for which they are needed, is not reported after so little time. With double, a
+/// transfer of 80 ms would not be known to lack processors.
+const PROCESSORS_AFTER: Duration = Duration::from_millis(50);
+
 /// How many bytes went to or from storage, by the way that they went.
 #[derive(Debug, Default)]
 pub(crate) struct IoBytes {
@@ -60,8 +66,13 @@ pub(crate) fn complete<'a>(
     osts: &[OstSpec],
     stats: impl Iterator<Item = &'a OstStats>,
     streams: &Streams,
+    elapsed: Duration,
 ) -> Counters {
     let usage = lads_sys::usage();
+    let (cpu_delay, cpu_idle) = match elapsed < PROCESSORS_AFTER {
+        true => (Duration::ZERO, Duration::ZERO),
+        false => (lads_sys::cpu_delay(), lads_sys::cpu_idle()),
+    };
     let stats: Vec<&OstStats> = stats.collect();
     let busiest_ost = by_target(osts, stats.iter().copied())
         .into_iter()
@@ -74,8 +85,8 @@ pub(crate) fn complete<'a>(
         });
     Counters {
         cpu_micros: micros(usage.cpu),
-        cpu_delay_micros: micros(usage.cpu_delay),
-        cpu_idle_micros: micros(usage.cpu_idle),
+        cpu_delay_micros: micros(cpu_delay),
+        cpu_idle_micros: micros(cpu_idle),
         memory_bytes_peak: usage.memory_bytes_peak,
         busiest_ost,
         storage_micros: stats.iter().map(|stats| micros(stats.busy)).sum(),

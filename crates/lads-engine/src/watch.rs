@@ -99,7 +99,9 @@ impl Watch<'_, '_> {
         talk: &Talk,
     ) -> Report {
         let Talk { speaker, listener, lost } = talk;
-        let mut pace = Pacer::default();
+        // The other end knows that nothing has happened yet.
+        let last = self.observer.is_none().then(|| self.clock.now());
+        let mut pace = Pacer { last, ..Pacer::default() };
         self.watch_until_over(end, lost, &mut pace, &connected);
         let closing = Closing::new(self.stop);
         let (fatal, is_finished) =
@@ -110,8 +112,11 @@ impl Watch<'_, '_> {
         let fatal = fatal.or(loss);
         if self.observer.is_none() {
             self.show_or_send(end);
-            let counters = end.counters();
-            end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
+            // The FINISHED of a sink has the counters.
+            if E::SIDE == Side::Source || !is_finished {
+                let counters = end.counters();
+                end.hub().with(|inner| inner.messages.push_back(Message::Progress(counters)));
+            }
         }
         end.hub().finish();
         let timeout = Duration::from_secs(connected.options.timeout_seconds.into());

@@ -30,6 +30,6 @@ pub use signals::{
 };
 pub use stdio::Standard;
 pub use tcp::{congestion_control, path_mtu, round_trip, widen_window};
-pub use usage::{Usage, cpu_time, usage};
+pub use usage::{Usage, cpu_delay, cpu_idle, cpu_time, usage};
 pub use writeback::{start_writeback, start_writeback_of};
 pub use xattrs::list_xattrs_at;

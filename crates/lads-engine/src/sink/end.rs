@@ -58,6 +58,7 @@ impl End for SinkEnd {
                     &self.osts,
                     session.ost_stats(),
                     &self.streams,
+                    self.clock.now().since_start(),
                 )
             }
         });

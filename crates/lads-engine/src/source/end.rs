@@ -50,6 +50,7 @@ impl End for SourceEnd {
                     &self.osts,
                     session.ost_stats(),
                     &self.streams,
+                    self.clock.now().since_start(),
                 )
             }
         });
