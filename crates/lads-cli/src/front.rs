@@ -18,7 +18,7 @@ use crate::{complain, not_started};
 use anyhow::{Context, Result};
 use lads_core::pauses::Pauses;
 use lads_engine::StopFlag;
-use lads_sys::{Forked, fork};
+use lads_sys::{Ending, Forked, fork};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process, set_parent_process_death_signal,
@@ -118,13 +118,14 @@ fn stand_before(back: Pid, to_back: &UnixStream, watch: Watch) -> Result<u8> {
         Ok(1) => {
             let until = Instant::now() + END_DEADLINE;
             let mut pauses = Pauses::up_to(END_INTERVAL);
+            let ending = Ending::of(back);
             while waitpid(Some(back), WaitOptions::NOHANG).is_ok_and(|ended| ended.is_none()) {
                 if Instant::now() >= until {
                     // It ends as soon as the call returns that holds it.
                     let _ = kill_process(back, Signal::KILL);
                     break;
                 }
-                std::thread::sleep(pauses.next_pause());
+                ending.pause(pauses.next_pause());
             }
             Ok(code[0])
         }

@@ -135,12 +135,14 @@ impl Connected {
     /// Meanwhile calls `meanwhile` again and again.
     pub(crate) fn close(&mut self, closing: &Closing, mut meanwhile: impl FnMut()) {
         self.control = None;
-        let mut pauses = Pauses::up_to(EXIT_INTERVAL);
-        while !self.process.iter_mut().all(Process::has_ended) && !closing.left().is_zero() {
-            meanwhile();
-            std::thread::sleep(pauses.next_pause());
+        if let Some(process) = &mut self.process {
+            let mut pauses = Pauses::up_to(EXIT_INTERVAL);
+            while !process.has_ended() && !closing.left().is_zero() {
+                meanwhile();
+                process.pause(pauses.next_pause());
+            }
+            process.end();
         }
-        self.process.iter_mut().for_each(Process::end);
         if let Some(errors) = &self.errors {
             errors.finish();
         }

@@ -6,6 +6,7 @@ mod arena;
 pub mod beegfs;
 mod copying;
 pub mod emulated;
+mod ending;
 mod extent;
 mod fork;
 pub mod lustre;
@@ -20,6 +21,7 @@ mod xattrs;
 
 pub use arena::{Arena, Buffer};
 pub use copying::gather_past_cache;
+pub use ending::Ending;
 pub use extent::first_extent;
 pub use fork::{Forked, fork};
 pub use realtime::run_before_others;

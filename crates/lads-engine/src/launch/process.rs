@@ -4,6 +4,7 @@ use crate::board::lock;
 use crate::patience::Patience;
 use crate::thread::spawn;
 use lads_core::pauses::Pauses;
+use lads_sys::Ending;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
@@ -30,6 +31,7 @@ pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
+    ending: Ending,
     /// True if it leads a process group, which is ended with it.
     leads_group: bool,
     /// Time between SIGTERM and SIGKILL.
@@ -40,19 +42,24 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(child: Child) -> Self {
-        Self { child, leads_group: false, term_deadline: TERM_DEADLINE, is_given_up: false }
+        Self::of(child, false, TERM_DEADLINE)
+    }
+
+    fn of(child: Child, leads_group: bool, term_deadline: Duration) -> Self {
+        let ending = Ending::of(Pid::from_child(&child));
+        Self { child, ending, leads_group, term_deadline, is_given_up: false }
     }
 
     /// LADS as the leader of a process group. It has nothing to restore at its end, so it is killed
     /// at once if it is to end.
     pub(crate) fn leading_group(child: Child) -> Self {
-        Self { child, leads_group: true, term_deadline: Duration::ZERO, is_given_up: false }
+        Self::of(child, true, Duration::ZERO)
     }
 
     /// A remote shell as the leader of a process group. It may be a script that starts ssh, and ssh
     /// may have started another ssh as its proxy: all of them end.
     pub(crate) fn remote_shell(child: Child) -> Self {
-        Self { child, leads_group: true, term_deadline: TERM_DEADLINE, is_given_up: false }
+        Self::of(child, true, TERM_DEADLINE)
     }
 
     /// Kills it at once.
@@ -90,9 +97,14 @@ impl Process {
             if Instant::now() >= until {
                 return false;
             }
-            std::thread::sleep(pauses.next_pause());
+            self.ending.pause(pauses.next_pause());
         }
         true
+    }
+
+    /// Waits until it may have ended, at most for this time.
+    pub(super) fn pause(&self, time: Duration) {
+        self.ending.pause(time);
     }
 
     /// Returns its process ID.
