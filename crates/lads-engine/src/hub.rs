@@ -334,13 +334,12 @@ impl<S: Wakes> Hub<S> {
         self.limited.notify_all();
     }
 
-    /// There is work for this many threads of the walk.
-    pub(crate) fn wake_walkers(&self, inner: &mut Inner<S>, count: usize) {
-        for _ in 0..count {
-            if inner.walkers.wake_one(|| true) {
-                self.walkers.notify_one();
-            }
-        }
+    /// Wakes a thread of the walk for each of these jobs. Returns the number of jobs for which no
+    /// thread waits.
+    pub(crate) fn wake_walkers(&self, inner: &mut Inner<S>, job_count: usize) -> usize {
+        let woken = (0..job_count).take_while(|_| inner.walkers.wake_one(|| true));
+        let woken_count = woken.inspect(|_| self.walkers.notify_one()).count();
+        job_count - woken_count
     }
 
     /// Makes the watching thread look now, and not only at its next tick.

@@ -55,7 +55,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use table::Table;
-use walk::{BATCH, Frontier, WALKERS, Walker};
+use walk::{BATCH, Frontier, Walker};
 
 // Otherwise the walk could wait for itself: see the limits.
 const _: () = assert!(DEPTH_MAX as usize + 1 + 2 * BATCH < DIRECTORIES_OPEN_MAX);
@@ -182,10 +182,10 @@ impl SourceEnd {
     /// Starts the walk and the I/O threads.
     pub(crate) fn start(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let walk = |end: Arc<Self>| Walker::new(&end).run();
-        let walkers = (0..WALKERS).filter_map(|_| spawn_for(self, "walk", walk));
+        let walker = spawn_for(self, "walk", walk);
         let workers = (0..self.io_threads())
             .filter_map(|worker| spawn_for(self, "io", move |end| end.work(worker)));
-        walkers.chain(workers).collect()
+        walker.into_iter().chain(workers).collect()
     }
 
     /// The number of I/O threads at the beginning.
