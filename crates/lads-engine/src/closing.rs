@@ -9,8 +9,10 @@
 //!
 //! Nothing is lost by not waiting longer: what is recorded is recorded.
 
+use crate::clock::TICK;
 use crate::stop::StopFlag;
 use lads_core::pauses::Pauses;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,6 +66,13 @@ impl Closing {
             std::thread::sleep(pauses.next_pause());
         }
         true
+    }
+
+    /// Waits until the other half of a channel is dropped, or the time is over.
+    pub(crate) fn wait_for_drop(&self, held: &Receiver<()>) {
+        while !self.left().is_zero()
+            && held.recv_timeout(self.left().min(TICK)) == Err(RecvTimeoutError::Timeout)
+        {}
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::board::{Board, lock};
 use crate::clock::Clock;
 use crate::closing::Closing;
-use crate::end::{End, spawn_for};
+use crate::end::{End, Talks as _, spawn_for};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
 use crate::expand::expand;
 use crate::fatal::Fatal;
@@ -23,6 +23,7 @@ use lads_core::retry::{Ended, Outage, Point, Retries};
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -223,7 +224,7 @@ fn drive(
 
 /// Runs an end, then drops it; dropping it may call storage, too.
 fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) -> Report {
-    let stop = watch.stop;
+    let (stop, is_served) = (watch.stop, watch.observer.is_none());
     // If there are too few threads for the others, these tell why.
     let talk = watch.begin_talk(&end, &mut connected);
     let threads = Arc::new(Mutex::new(E::start(&end)));
@@ -249,10 +250,16 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
         end.on_open();
     }
     let report = watch.over(&end, &threads, connected, &talk);
+    if is_served && end.hub().with(|inner| inner.session.is_finished()) {
+        // The process ends now, which is quicker.
+        std::mem::forget(end);
+        return report;
+    }
     let closing = Closing::new(stop);
+    let (held, dropped) = channel();
     // Without a thread for it, the end is dropped here.
-    if let Ok(letting_go) = spawn("lads-end", move || drop(end)) {
-        closing.wait_for(&letting_go);
+    if spawn("lads-end", move || drop((end, held))).is_ok() {
+        closing.wait_for_drop(&dropped);
     }
     report
 }
@@ -409,7 +416,7 @@ mod tests {
     #[test]
     fn whoever_wants_to_stop_does_not_wait_for_a_file_system() {
         let stop = StopFlag::new();
-        let (never, waits) = std::sync::mpsc::channel::<()>();
+        let (never, waits) = channel::<()>();
         stop.set("enough");
         let fatal = open_patiently(&stop, Side::Sink, move || {
             let _ = waits.recv();

@@ -132,7 +132,8 @@ impl Watch<'_, '_> {
             listener.iter().for_each(wait_briefly);
         }
         self.board.close();
-        if fatal.is_none() {
+        // The process that serves an end ends now, and its threads with it.
+        if fatal.is_none() && (self.observer.is_some() || !is_finished) {
             // So that their resources are released. A thread that hangs in a call is abandoned.
             for thread in std::mem::take(&mut *lock(threads)) {
                 closing.wait_for(&thread);
