@@ -45,10 +45,11 @@ struct State {
 impl CpuLimit {
     /// `None` if an end may use all processors.
     pub(crate) fn of(options: &Options, clock: Clock) -> Option<Self> {
+        let share = options.max_cpu?;
         let processors = u32::try_from(online().len()).unwrap_or(u32::MAX);
         let now = clock.now();
         let used = (now, lads_sys::cpu_time());
-        let pace = CpuPace::new(options.max_cpu?, processors, used, &Tuning::DEFAULT)?;
+        let pace = CpuPace::new(share, processors, used, &Tuning::DEFAULT)?;
         let state = State { pace, waiting: (0, now), waited: Duration::ZERO };
         Some(Self { clock, state: Mutex::new(state) })
     }

@@ -44,6 +44,9 @@ use std::time::{Duration, Instant};
 /// The type of file systems of the kernel's client, as `statfs` reports it.
 const FILE_SYSTEM_TYPE: FsWord = 0x00c3_6400;
 
+/// The type of all file systems that programs serve, as `statfs` reports it.
+const FUSE_TYPE: FsWord = 0x6573_5546;
+
 /// The types of `ceph-fuse` in the mount table, present and former.
 const FUSE_TYPES: [&str; 2] = ["fuse.ceph-fuse", "fuse.ceph"];
 
@@ -116,11 +119,13 @@ impl Ceph {
     /// The CephFS that `path` is on; `None` if it is not on CephFS.
     fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
-        let is_kernels = statfs(&here).is_ok_and(|it| it.f_type == FILE_SYSTEM_TYPE);
-        let mounts = mounts();
-        let is_fuse =
-            || on_which(&here, &mounts).is_some_and(|it| FUSE_TYPES.contains(&it.kind.as_str()));
-        if !is_kernels && !is_fuse() {
+        let is_ceph = match statfs(&here).ok()?.f_type {
+            FILE_SYSTEM_TYPE => true,
+            FUSE_TYPE => on_which(&here, &mounts())
+                .is_some_and(|mount| FUSE_TYPES.contains(&mount.kind.as_str())),
+            _ => false,
+        };
+        if !is_ceph {
             return None;
         }
         let fsid = read_all(|to| getxattr(&here, CLUSTER_ATTRIBUTE, to.as_mut_slice())).ok();

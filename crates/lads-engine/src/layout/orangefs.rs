@@ -66,10 +66,10 @@ impl Orangefs {
     /// The OrangeFS that `path` is on; `None` without a copy of its configuration.
     fn at(path: &Path) -> Option<Self> {
         let here = nearest_existing(path);
-        let mounts = mounts();
-        let mount = on_which(&here, &mounts).filter(|mount| mount.kind == MOUNT_TYPE)?;
         CONFIGS.iter().find_map(|config| {
             let config = std::fs::read_to_string(config).ok()?;
+            let mounts = mounts();
+            let mount = on_which(&here, &mounts).filter(|mount| mount.kind == MOUNT_TYPE)?;
             Self::over(&config, name_of(mount), [RULE_ATTRIBUTE, HANDLES_ATTRIBUTE])
         })
     }
