@@ -360,6 +360,8 @@ fn count_of_more(streams: &tcp::Tcp, window_bytes: u64) -> usize {
 pub(crate) struct Opening {
     result: Receiver<Result<(), Fatal>>,
     more: Receiver<StreamId>,
+    /// Whether streams may follow that are not needed.
+    pub(crate) may_have_more: bool,
 }
 
 /// Who is told of streams that were opened. If an end could not begin, or is over, nobody listens.
@@ -384,14 +386,14 @@ impl Opened {
 }
 
 impl Opening {
-    /// Opens streams on a thread of its own.
-    fn begin(open: impl FnOnce(&Opened) + Send + 'static) -> Self {
+    /// Opens streams on a thread of its own: those that are needed, then at most `more_count`.
+    fn begin(more_count: usize, open: impl FnOnce(&Opened) + Send + 'static) -> Self {
         let ((result, its_result), (more, its_more)) = (channel(), channel());
         let failed = result.clone();
         if let Err(error) = spawn("lads-streams", move || open(&Opened { result, more })) {
             let _ = failed.send(Err(error.into()));
         }
-        Self { result: its_result, more: its_more }
+        Self { result: its_result, more: its_more, may_have_more: more_count > 0 }
     }
 
     /// Waits until all streams that are needed are open, or why one of them cannot be opened.
@@ -573,7 +575,8 @@ pub(crate) fn answer(
     let (transport, control, opening): (Arc<dyn Transport>, _, _) = match listener {
         Some(listener) => {
             let streams = data_streams(options, assignment.more_streams, assignment.is_local);
-            let opening = accepting(listener, Arc::clone(&streams), &input);
+            let more_count = assignment.more_streams.into();
+            let opening = accepting(listener, Arc::clone(&streams), more_count, &input);
             (streams, over_pipes(input, output), Some(opening))
         }
         None => {
@@ -622,7 +625,8 @@ fn connecting(
     windows: Windows,
     (stop, silence): (StopFlag, Duration),
 ) -> Opening {
-    Opening::begin(move |opened| {
+    let more_count = tokens.len() - streams.needed_count();
+    Opening::begin(more_count, move |opened| {
         let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
         let (needed, more) = tokens.split_at(streams.needed_count());
         if opened.say(route.connect_all(&addresses, needed, &patience, &streams)) {
@@ -634,11 +638,16 @@ fn connecting(
 }
 
 /// Opens each stream when the other end, which is read from `input`, connects it.
-fn accepting(listener: tcp::Listener, streams: Arc<tcp::Tcp>, input: &File) -> Opening {
+fn accepting(
+    listener: tcp::Listener,
+    streams: Arc<tcp::Tcp>,
+    more_count: usize,
+    input: &File,
+) -> Opening {
     let control = input.try_clone().map_err(|error| {
         Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
     });
-    Opening::begin(move |opened| {
+    Opening::begin(more_count, move |opened| {
         let control = match control {
             Ok(control) => control,
             Err(fatal) => {

@@ -242,7 +242,9 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
             }
             None => {
                 end.on_open();
-                take_more(&end, opening, more_threads);
+                if opening.may_have_more {
+                    take_more(&end, opening, more_threads);
+                }
             }
         });
         lock(&threads).extend(opening);

@@ -59,7 +59,8 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Opens a stream for each token, many at a time: each takes two round trips.
+    /// Opens a stream for each token; to another host many at a time, because each takes two round
+    /// trips.
     pub(super) fn connect_all(
         &self,
         addresses: &[SocketAddr],
@@ -69,9 +70,13 @@ impl Route {
     ) -> Result<(), Fatal> {
         let per_address = |limit| limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         let contact = Contact::within(self.contact_limit.map(per_address));
-        let opened = many_at_a_time(&Opening::all(0, tokens, streams, &contact), |opening| {
-            self.connect_one(addresses, opening, patience)
-        });
+        let open = |opening: &Opening<'_>| self.connect_one(addresses, opening, patience);
+        let openings = Opening::all(0, tokens, streams, &contact);
+        let opened = match self.host.is_some() || self.data_address.is_some() {
+            true => many_at_a_time(&openings, open),
+            // Within a host, a thread takes longer to start than a connection to open.
+            false => openings.iter().try_for_each(open),
+        };
         opened.map_err(|fatal| match contact.is_made() {
             true => Fatal { blocked: None, ..fatal },
             false => fatal,
