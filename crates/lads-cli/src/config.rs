@@ -215,8 +215,8 @@ fn of_environment(argument: &Arg) -> Result<Option<Setting>> {
 
 /// Parses a command line together with the defaults. Exits if either has an error.
 pub(crate) fn matches(words: Vec<OsString>) -> ArgMatches {
-    let command = args::command();
-    let typed = command.clone().try_get_matches_from(&words).unwrap_or_else(|error| error.exit());
+    let mut command = args::command();
+    let typed = command.try_get_matches_from_mut(&words).unwrap_or_else(|error| error.exit());
     match with_defaults(&command, words, &typed) {
         Ok(None) => typed,
         Ok(Some(matches)) => matches,
