@@ -9,9 +9,9 @@ use lads_core::schedule::{OstSpec, OstStats};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Age of a transfer from which on its end counts the time that threads wait for processors and that
-/// processors are idle. To count them takes longer than many a transfer of a few small files. The
-/// bottleneck, for which they are needed, is not reported after so little time. With double, a
+/// Age of a transfer from which on its end counts the time that threads wait for processors and
+/// that processors are idle. To count them takes longer than many a transfer of a few small files.
+/// The bottleneck, for which they are needed, is not reported after so little time. With double, a
 /// transfer of 80 ms would not be known to lack processors.
 const PROCESSORS_AFTER: Duration = Duration::from_millis(50);
 
