@@ -37,8 +37,8 @@ pub fn cpu_time() -> Duration {
 /// Returns the time that the threads of this process were ready to run and waited for a processor,
 /// summed over the threads that have not ended. Zero where the kernel does not count it.
 ///
-/// This function opens a file of each thread. With 25 threads, that takes 0.5 ms, and the end of
-/// the process takes up to 10 ms longer, because the kernel then removes these files.
+/// This function opens a file of each thread, and the kernel removes these files at the end of the
+/// process, which then takes longer.
 #[must_use]
 pub fn cpu_delay() -> Duration {
     // The second number of each file, in nanoseconds.

@@ -74,7 +74,7 @@ impl Route {
         let openings = Opening::all(0, tokens, streams, &contact);
         let opened = match self.host.is_some() || self.data_address.is_some() {
             true => many_at_a_time(&openings, open),
-            // Within a host, a thread takes longer to start than a connection to open.
+            // Within a host there is no round trip to wait for.
             false => openings.iter().try_for_each(open),
         };
         opened.map_err(|fatal| match contact.is_made() {
