@@ -41,7 +41,12 @@ fn config() -> SourceConfig {
 }
 
 fn source_with(config: SourceConfig) -> Source {
-    let mut source = Source::new(config, &[OstSpec::new("OST0", 8)]);
+    source_of(config, 1)
+}
+
+fn source_of(config: SourceConfig, ost_count: u32) -> Source {
+    let specs: Vec<_> = (0..ost_count).map(|ost| OstSpec::new(format!("OST{ost}"), 8)).collect();
+    let mut source = Source::new(config, &specs);
     hear(
         &mut source,
         Message::Ready { ost_count: 1, open_files_max: 100, is_renamed: false, time_unit_nanos: 1 },
@@ -144,9 +149,12 @@ fn an_entry_that_is_passed_over_is_counted_and_ends() {
 }
 
 fn found_directory(source: &mut Source, id: u64, parent: u64) {
-    let (id, parent) = (EntryId(id), EntryId(parent));
-    let (name, metadata) = (b"name".to_vec(), Metadata::default());
-    let entry = Entry { id, parent, name, kind: Kind::Directory, metadata };
+    found(source, id, EntryId(parent), Kind::Directory);
+}
+
+fn found(source: &mut Source, id: u64, parent: EntryId, kind: Kind) {
+    let (id, name, metadata) = (EntryId(id), b"name".to_vec(), Metadata::default());
+    let entry = Entry { id, parent, name, kind, metadata };
     tell(source, Event::Found(Box::new(Found::new(entry))));
 }
 
@@ -605,4 +613,53 @@ fn a_further_name_is_linked_though_the_first_was_removed_and_another_file_is_not
         let Some(Message::NewFile(entries)) = source.next_message() else { panic!("no file") };
         assert_eq!(matches!(entries[0].kind, Kind::HardLink { .. }), is_link, "{entries:?}");
     }
+}
+
+fn found_link(source: &mut Source, id: u64) {
+    found(source, id, EntryId::ROOT, Kind::Symlink { target: b"target".to_vec() });
+}
+
+/// A source whose window has at first two entries, and is full: of a link and a file, or of two
+/// links.
+fn source_with_full_window(policy: Policy, ost_count: u32, has_file: bool) -> Source {
+    let tuning = crate::tuning::Tuning { window_entries: 2, ..config().tuning };
+    let mut source = source_of(SourceConfig { tuning, policy, ..config() }, ost_count);
+    found_link(&mut source, 1);
+    match has_file {
+        true => wanted(&mut source, EntryId(2), None),
+        false => found_link(&mut source, 2),
+    }
+    source
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::after_start(Duration::from_millis(millis))
+}
+
+#[test]
+fn the_window_widens_if_it_keeps_one_of_the_osts_idle() {
+    for (policy, ost_count, has_file, is_one_idle) in [
+        (Policy::Layout, 1, false, true),
+        (Policy::Layout, 1, true, false),
+        (Policy::Layout, 2, true, true),
+        // No thread has taken the file.
+        (Policy::File, 1, true, false),
+    ] {
+        let mut source = source_with_full_window(policy, ost_count, has_file);
+        assert_eq!(source.may_go_on(at(0)), Err(Some(at(5))));
+        assert_eq!(source.may_go_on(at(3)), Err(Some(at(if is_one_idle { 5 } else { 8 }))));
+        let expected = if is_one_idle { Ok(()) } else { Err(Some(at(10))) };
+        assert_eq!(source.may_go_on(at(5)), expected, "{policy:?} {ost_count} {has_file}");
+    }
+}
+
+#[test]
+fn an_ost_has_to_be_idle_again_after_the_walk_continued() {
+    let mut source = source_with_full_window(Policy::Layout, 2, true);
+    assert_eq!(source.may_go_on(at(0)), Err(Some(at(5))));
+    let failure = Failure::new(Side::Sink, Operation::Write, Reason::Os(5));
+    hear(&mut source, Message::FileDone(vec![(EntryId(2), Ending::Failed(failure))]));
+    assert_eq!(source.may_go_on(at(4)), Ok(()));
+    found_link(&mut source, 3);
+    assert_eq!(source.may_go_on(at(5)), Err(Some(at(10))));
 }
