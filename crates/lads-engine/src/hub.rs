@@ -65,7 +65,7 @@ impl Waiting {
     /// One of them runs again, because it was woken or because its time is over.
     fn on_awake(&mut self) {
         self.count -= 1;
-        self.woken_count = self.woken_count.saturating_sub(1).min(self.count);
+        self.woken_count = self.woken_count.saturating_sub(1);
     }
 }
 
@@ -449,6 +449,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::job::Options;
+    use lads_core::cpu_share::CpuShare;
     use lads_core::issue::Side;
     use std::thread;
 
@@ -457,6 +458,27 @@ mod tests {
     struct Tasks {
         ready: usize,
         done: usize,
+        /// The only thread that can do the next task.
+        only: Option<usize>,
+        message_count: usize,
+        wants_entries: bool,
+        is_stopping: bool,
+    }
+
+    impl Tasks {
+        /// Takes the reason for which thread `number` waits.
+        fn take(&mut self, waiter: Waiter, number: usize) -> Result<(), Option<Duration>> {
+            let count = match waiter {
+                Waiter::Worker if self.only.is_some_and(|only| only != number) => return Err(None),
+                Waiter::Worker => &mut self.ready,
+                Waiter::Comm => &mut self.message_count,
+                Waiter::Other | Waiter::Walker => {
+                    return self.wants_entries.then_some(()).ok_or(None);
+                }
+            };
+            *count = count.checked_sub(1).ok_or(None)?;
+            Ok(())
+        }
     }
 
     impl Wakes for Tasks {
@@ -465,21 +487,45 @@ mod tests {
         }
 
         fn has_message(&self) -> bool {
-            false
+            self.message_count > 0
         }
 
         fn wants_entries(&self) -> bool {
-            false
+            self.wants_entries
         }
 
         fn is_stopping(&self) -> bool {
-            false
+            self.is_stopping
         }
     }
 
     fn hub() -> Hub<Tasks> {
-        let processors = Processors::of(&Options::default(), Side::Sink, Clock::start());
-        Hub::new(Tasks::default(), Wake::One, Arc::new(Streams::none()), processors.unwrap())
+        hub_with(Wake::One, &Options::default())
+    }
+
+    fn hub_with(wake: Wake, options: &Options) -> Hub<Tasks> {
+        let processors = Processors::of(options, Side::Sink, Clock::start());
+        Hub::new(Tasks::default(), wake, Arc::new(Streams::none()), processors.unwrap())
+    }
+
+    /// Calls `act` when `count` threads wait without a timeout, and returns when each of them has
+    /// found what it waits for. If a wake-up is lost, this does not return.
+    fn all_are_woken(
+        hub: &Hub<Tasks>,
+        waiter: Waiter,
+        count: usize,
+        act: impl FnOnce(&Hub<Tasks>),
+    ) {
+        thread::scope(|scope| {
+            for number in 0..count {
+                let take = move |inner: &mut Inner<Tasks>| inner.session.take(waiter, number);
+                scope.spawn(move || hub.wait_for(waiter, take).unwrap());
+            }
+            while hub.lock().waiting(waiter).count < count {
+                thread::yield_now();
+            }
+            act(hub);
+        });
     }
 
     #[test]
@@ -498,11 +544,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_runs_again_leaves_those_that_sleep_to_be_woken() {
+        let mut waiting = Waiting { count: 3, woken_count: 0 };
+        assert!(waiting.wake_one(|| true));
+        waiting.on_awake();
+        assert_eq!((waiting.count, waiting.woken_count), (2, 0));
+    }
+
+    #[test]
     fn a_thread_whose_time_is_over_takes_no_wake_up_of_another_away() {
-        let mut waiting = Waiting { count: 2, woken_count: 0 };
+        let mut waiting = Waiting { count: 3, woken_count: 0 };
         // Nobody was woken: one of them looks by itself.
         waiting.on_awake();
         assert!(waiting.wake_all(|| true) && !waiting.wake_one(|| true));
+        waiting.on_awake();
         waiting.on_awake();
         assert!(!waiting.wake_one(|| true), "nobody waits");
     }
@@ -540,5 +595,82 @@ mod tests {
             }
             hub.finish();
         });
+    }
+
+    #[test]
+    fn each_way_to_change_the_session_wakes_the_threads_that_it_concerns() {
+        let hub = hub();
+        all_are_woken(&hub, Waiter::Comm, 1, |hub| hub.with(|it| it.session.message_count = 1));
+        all_are_woken(&hub, Waiter::Comm, 1, |hub| {
+            hub.tell_last(|it| it.session.message_count = 1);
+        });
+        all_are_woken(&hub, Waiter::Comm, 1, |hub| {
+            hub.wait_for(Waiter::Worker, |it| {
+                it.session.message_count = 1;
+                Ok(())
+            });
+        });
+        // One of the I/O threads wakes the other.
+        all_are_woken(&hub, Waiter::Worker, 2, |hub| hub.with(|it| it.session.ready = 2));
+        all_are_woken(&hub, Waiter::Walker, 2, |hub| {
+            hub.with(|it| {
+                it.session.wants_entries = true;
+                hub.wake_walkers(it, 2);
+            });
+        });
+        hub.with(|it| it.session.wants_entries = false);
+        all_are_woken(&hub, Waiter::Other, 2, |hub| hub.with(|it| it.session.wants_entries = true));
+    }
+
+    /// The session may have a message instead of a task.
+    #[test]
+    fn a_thread_that_finds_no_task_has_the_message_sent() {
+        let hub = hub();
+        thread::scope(|scope| {
+            all_are_woken(&hub, Waiter::Comm, 1, |_| {
+                scope.spawn(|| {
+                    hub.wait_for(Waiter::Worker, |it| -> Result<(), _> {
+                        it.session.message_count = 1;
+                        Err(None)
+                    })
+                });
+            });
+            hub.finish();
+        });
+    }
+
+    #[test]
+    fn all_threads_are_woken_if_only_one_of_them_can_do_the_task() {
+        const COUNT: usize = 8;
+        let hub = hub_with(Wake::All, &Options::default());
+        all_are_woken(&hub, Waiter::Worker, COUNT, |hub| {
+            // The threads that have waited longest are the last.
+            for only in (0..COUNT).rev() {
+                let add = |it: &mut Inner<Tasks>| {
+                    (it.session.ready, it.session.only) = (1, Some(only));
+                };
+                match only % 2 {
+                    0 => hub.with(add),
+                    _ => hub.tell_last(add),
+                }
+                while hub.lock().session.ready > 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_whose_task_ended_takes_the_next_itself_unless_it_has_to_wait_first() {
+        let half = CpuShare::parse("50%").unwrap();
+        for (max_cpu, woken_count) in [(None, 0), (Some(half), 1)] {
+            let hub = hub_with(Wake::One, &Options { max_cpu, ..Options::default() });
+            hub.lock().workers.count = 1;
+            hub.tell_last(|it| it.session.ready = 1);
+            assert_eq!(hub.lock().workers.woken_count, woken_count);
+            assert!(!hub.to_wake(&mut hub.lock()).limited);
+            hub.lock().session.is_stopping = true;
+            assert_eq!(hub.to_wake(&mut hub.lock()).limited, max_cpu.is_some());
+        }
     }
 }
