@@ -578,6 +578,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_path_has_slashes_only_between_names_and_the_contents_of_a_directory_have_its_path() {
+        let place = Place::new();
+        let below = place.root.child(b"d", Making::Never);
+        let paths = [&place.root, &below].map(|it| [it.path_of(b"f"), it.path_of(b".")]);
+        assert_eq!(paths[0], [b"f".to_vec(), b".".to_vec()]);
+        assert_eq!(paths[1], [b"d/f".to_vec(), b"d".to_vec()]);
+    }
+
     /// A tree 1,600 levels deep ended a transfer: opening a directory, naming it and dropping it
     /// each called itself for its parent, on a stack of 512 KiB.
     #[test]

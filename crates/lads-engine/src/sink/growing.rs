@@ -80,10 +80,7 @@ impl SinkEnd {
         let growing = item.growing.get_or_init(|| Growing::new(last.range.end));
         let extents_max =
             growth(&self.options, self.layouts.as_ref()).map_or(0, |it| it.extents_max);
-        if extents.len() < extents_max as usize {
-            return Ok(extents);
-        }
-        let rest = Extent { range: last.range.end..u64::MAX, ost: last.ost };
+        let Some(rest) = extent_of_rest(&extents, extents_max) else { return Ok(extents) };
         self.add_extents(item, growing, &[rest])?;
         Ok(Vec::new())
     }
@@ -115,5 +112,27 @@ impl SinkEnd {
         }
         self.add_extents(&item, growing, &write.extents)?;
         growing.wait_for(write.rows.iter().map(|(row, _)| row.block.end()).max().unwrap_or(0))
+    }
+}
+
+/// Returns the extent for the rest of a file that has these extents, if it may grow by no others.
+fn extent_of_rest(extents: &[Extent], extents_max: u32) -> Option<Extent> {
+    let last = extents.last().filter(|_| extents.len() >= extents_max as usize)?;
+    Some(Extent { range: last.range.end..u64::MAX, ost: last.ost })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lads_core::units::OstId;
+
+    #[test]
+    fn only_a_file_with_as_many_extents_as_permitted_gets_one_for_the_rest() {
+        let extents = [0, 1, 2].map(|at| Extent { range: at * 10..(at + 1) * 10, ost: OstId(7) });
+        let rest = |count| extent_of_rest(&extents[..count], 2);
+        assert_eq!([rest(0), rest(1)], [None, None]);
+        for (count, start) in [(2, 20), (3, 30)] {
+            assert_eq!(rest(count), Some(Extent { range: start..u64::MAX, ost: OstId(7) }));
+        }
     }
 }

@@ -56,6 +56,22 @@ struct Queue {
     failure: Option<Failure>,
 }
 
+impl Queue {
+    /// Takes the frames that can be written now, or any if all that are held have failed.
+    fn take_next(&mut self) -> Option<Vec<(Write, Buffer)>> {
+        let first = self.held.first_entry()?;
+        let is_next = self.failure.is_some() || *first.key() <= self.position;
+        is_next.then(|| first.remove())
+    }
+
+    /// Frames wait for an earlier one, which does not arrive if the transfer is stopping.
+    fn on_waiting(&mut self, is_stopping: bool) {
+        if is_stopping {
+            self.failure.get_or_insert_with(|| failed(Operation::Write, Errno::INTR));
+        }
+    }
+}
+
 impl Output {
     /// The output that a target stands for, with the options made to fit; `None` if the target is a
     /// directory or a file, or will be.
@@ -207,19 +223,13 @@ impl SinkEnd {
         let is_stopping = || self.hub.with(|inner| inner.is_over || inner.session.is_stopping());
         loop {
             let mut queue = lock(&output.queue);
-            let next = match (&queue.failure, queue.held.first_key_value()) {
-                (Some(_), Some(_)) => queue.held.pop_first(),
-                (None, Some((&offset, _))) if offset <= queue.position => queue.held.pop_first(),
-                _ => None,
-            };
-            let Some((_, frames)) = next else {
+            let Some(frames) = queue.take_next() else {
                 let waited = output.changed.wait_timeout(queue, LOOK_INTERVAL);
                 let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-                if !queue.held.is_empty() && is_stopping() {
-                    // What is missing before it will not come.
-                    queue.failure.get_or_insert_with(|| failed(Operation::Write, Errno::INTR));
-                } else if queue.held.is_empty() && is_over() {
-                    return;
+                match queue.held.is_empty() {
+                    true if is_over() => return,
+                    true => {}
+                    false => queue.on_waiting(is_stopping()),
                 }
                 continue;
             };
@@ -356,5 +366,20 @@ mod tests {
         let (_reader, writer) = io::pipe().unwrap();
         assert_eq!(output(Sort::Pipe(OnceLock::from(OwnedFd::from(writer)))).sync(), Ok(()));
         assert_eq!(output(Sort::Pipe(OnceLock::new())).sync(), Ok(()));
+    }
+
+    #[test]
+    fn frames_wait_for_an_earlier_one_until_the_transfer_stops() {
+        let mut queue = Queue { position: 10, ..Queue::default() };
+        assert!(queue.take_next().is_none());
+        for offset in [10, 30] {
+            queue.held.insert(offset, Vec::new());
+        }
+        assert!(queue.take_next().is_some() && queue.take_next().is_none());
+        queue.on_waiting(false);
+        assert!(queue.take_next().is_none());
+        queue.on_waiting(true);
+        assert!(queue.take_next().is_some());
+        assert_eq!(queue.failure, Some(failed(Operation::Write, Errno::INTR)));
     }
 }
