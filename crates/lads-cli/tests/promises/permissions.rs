@@ -106,13 +106,14 @@ fn files_may_be_examined_before_their_read_only_directories() {
         return;
     }
     // More than a thread examines at once.
-    let names: Vec<String> = (0..150).map(|number| format!("d{number}")).collect();
+    let pair = |number| [format!("d{number}"), format!("d{number}/below")];
+    let names: Vec<String> = (0..75).flat_map(pair).collect();
     for mode in [0o555, 0o055] {
         let directories: Vec<(&str, u32)> = names.iter().map(|name| (&**name, 0o755)).collect();
         let world = source_of_nobody(&directories);
         let (source, target) = (world.source_contents(), world.target().display().to_string());
         cp_as_nobody(&[&source, &target]).expect(0);
-        for name in &names {
+        for name in names.iter().rev() {
             world.write(format!("src/{name}/file"), b"changed");
             set_mode(&world.path(format!("dst/{name}")), mode);
         }
@@ -122,6 +123,21 @@ fn files_may_be_examined_before_their_read_only_directories() {
         run(traced(&slow_modes, &as_nobody(&lads(&[source, target])))).expect(0);
         assert_identical(&world.source(), &world.target());
     }
+}
+
+#[test]
+fn a_dry_run_changes_no_mode() {
+    if !can_be_nobody() {
+        return;
+    }
+    let world = source_of_nobody(&[("d", 0o555)]);
+    let (source, target) = (world.source_contents(), world.target().display().to_string());
+    cp_as_nobody(&[&source, &target]).expect(0);
+    let changed = || world.target().join("d").metadata().unwrap().ctime_nsec();
+    let before = changed();
+    world.write("src/d/file", b"changed");
+    cp_as_nobody(&["-n", &source, &target]).expect(0);
+    assert_eq!(changed(), before);
 }
 
 /// A new directory gets its permissions from the default ACL, which may not let its owner write.
