@@ -2,7 +2,7 @@
 //! rights.
 
 use crate::faultfs::FaultFs;
-use crate::tree::{set_mtime, set_xattr};
+use crate::tree::{assert_nothing_left_over, set_mtime, set_xattr};
 use crate::world::{Ended, Mounted, RUN_HERE, World, as_nobody, has, is_root, lads, run, there};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
@@ -306,6 +306,7 @@ fn hard_links_of_all_kinds_are_kept() {
     };
     for _ in 0..2 {
         run(world.cp(&["-D"])).expect(0);
+        assert_nothing_left_over(&world.target());
         for name in names {
             let [first, second, third] = inodes(name);
             assert!(first == second && second == third, "{name}");
