@@ -260,3 +260,28 @@ fn exit_code(outcome: anyhow::Result<()>, code: lads_engine::ExitCode) -> u8 {
 fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "lads: {}", display::message(message));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_other_end_of_a_transfer_starts_without_a_description_of_all_commands() {
+        let served = |words: &str| {
+            let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            served_job(&words).map(|job| job.map(str::to_owned))
+        };
+        assert_eq!(served("lads serve"), Some(None));
+        assert_eq!(served("lads serve job"), Some(Some("job".to_owned())));
+        for other in [
+            "lads",
+            "lads cp",
+            "lads serve --help",
+            "lads serve a b",
+            "lads rfs serve",
+            "lads cp serve",
+        ] {
+            assert_eq!(served(other), None, "{other}");
+        }
+    }
+}
