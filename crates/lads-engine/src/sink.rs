@@ -351,7 +351,10 @@ impl SinkEnd {
     fn do_available_tasks(&self) {
         let next = || {
             self.hub.wait_for_share();
-            self.hub.with(|inner| inner.session.next_task(self.clock.now()))
+            self.hub.with(|inner| match inner.is_over {
+                true => None,
+                false => inner.session.next_task(self.clock.now()),
+            })
         };
         while let Some(task) = next() {
             self.act_on(task);
