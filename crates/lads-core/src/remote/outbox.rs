@@ -209,6 +209,13 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.frames.values().any(|frame| frame.goes.file == file)
     }
 
+    /// Reports whether a frame that was put in before this many is not written at the server, as
+    /// far as is known here.
+    #[must_use]
+    pub fn is_unwritten_before(&self, count: u64) -> bool {
+        self.frames.first_key_value().is_some_and(|(id, _)| *id < count)
+    }
+
     /// Reports whether one of them has bytes in common with these of the file.
     #[must_use]
     pub fn is_unsent_in(&self, file: FileNumber, reach: &Range<u64>, count: u64) -> bool {

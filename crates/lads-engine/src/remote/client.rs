@@ -348,6 +348,12 @@ impl Client {
         file::delete(&self.link, path)
     }
 
+    /// Waits until everything that was written before through this client is visible to every
+    /// client of the server. Errors are returned by the next call of their file.
+    pub fn fence(&self) {
+        self.link.fence();
+    }
+
     /// Returns how many bytes went to the local disk so far.
     #[must_use]
     pub fn staged(&self) -> StagedBytes {

@@ -253,6 +253,28 @@ fn a_failed_write_is_told_once() {
 }
 
 #[test]
+fn a_fence_waits_for_all_files_and_leaves_their_errors() {
+    let place = Place::new();
+    let (client, other) = (place.client(), place.client());
+    std::fs::write(place.path("there"), b"x").unwrap();
+    let only_read = OpenMode { writes: false, ..READ_WRITE };
+    let failed = client.open(b"there", only_read, GROUP, false).unwrap();
+    failed.write(0, &[b"y"]).unwrap();
+    let bytes = some_bytes(2 * MIB + 17);
+    let deferred = client.open(b"deferred", CREATE, GROUP, true).unwrap();
+    let closed = client.open(b"closed", CREATE, GROUP, true).unwrap();
+    deferred.write(0, &[&bytes]).unwrap();
+    closed.write(0, &[&bytes]).unwrap();
+    closed.close(true).unwrap();
+    client.fence();
+    for name in [&b"deferred"[..], b"closed"] {
+        let file = other.open(name, READ_WRITE, GROUP, false).unwrap();
+        assert_eq!(read(&file, 0, bytes.len()), bytes);
+    }
+    failed.write(0, &[b"z"]).unwrap_err();
+}
+
+#[test]
 fn clients_of_a_group_share_a_pointer() {
     let place = Place::new();
     let clients = [place.client(), place.client()];

@@ -1,11 +1,12 @@
 //! What the program writes becomes frames in the outbox.
 
 use super::{Inner, Link};
+use crate::board::lock;
 use crate::remote::client::{About, RemoteError, Target};
 use lads_core::remote::message::FileNumber;
 use lads_core::remote::outbox::Goes;
 use lads_sys::Buffer;
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 impl Link {
     /// The program begins to write into a file, and waits for the server next or not. An earlier
@@ -82,6 +83,29 @@ impl Link {
         let count = inner.outbox.count();
         self.notify_sender(inner, is_first);
         count
+    }
+
+    /// Waits until everything that was written before is at the server, and all files are open
+    /// there. The next call of a file returns its failure.
+    pub(in crate::remote::client) fn fence(&self) {
+        let tails: Vec<_> = self.lock().tails.iter().filter_map(Weak::upgrade).collect();
+        for tail in tails {
+            let mut tail = lock(&tail);
+            tail.seal(self);
+            let opening = tail.deferred_open;
+            drop(tail);
+            if let Some(opening) = opening {
+                self.wait_until_answered(opening);
+            }
+        }
+        let mut inner = self.lock();
+        let count = inner.outbox.count();
+        inner.awaited += 1;
+        self.changed.notify_all();
+        let is_open =
+            |inner: &mut Inner| inner.lost.is_none() && inner.outbox.is_unwritten_before(count);
+        let waited = self.changed.wait_while(inner, is_open);
+        waited.unwrap_or_else(PoisonError::into_inner).awaited -= 1;
     }
 
     /// Wakes the sending thread, unless it rests and knows for how long.
