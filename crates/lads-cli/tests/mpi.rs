@@ -273,22 +273,6 @@ fn what_is_wrong_with_a_program_is_told() {
     finds("", &path("script"), "program", "is a script");
     finds("", &path("static"), "program", "linked statically");
     finds("", &path("plain"), "program", "loads no MPI");
-    // A library that orders the accesses of processes by itself, within the program.
-    make("h5.c", "int H5Pset_fapl_mpio(void) { return 0; }\n", 0o644);
-    compiled("h5", &[&path("h5.c")]);
-    finds("", &path("h5"), "library", "HDF5 is linked statically into");
-    let options = ["-shared", "-fPIC", "-Wl,-soname,libio.so", "-o"];
-    succeeds(Command::new("cc").args(options).args([path("libio.so"), path("h5.c")]));
-    compiled("indirect", &["-Wl,--no-as-needed", &path("libio.so"), "-Wl,-rpath,$ORIGIN"]);
-    finds("", &path("indirect"), "library", "libio.so");
-    let set = "LADS_RFS_HINTS='rfs_timeout=1; rfs_buffering=false'";
-    let (_, checks) = doctor(&mut shell(&format!("{set} $LADS mpi doctor --json {}", path("h5"))));
-    assert!(!checks.contains_key("library"), "no file needs fences: {checks:?}");
-    let options = ["-shared", "-fPIC", "-Wl,-soname,libhdf5.so", "-o"];
-    succeeds(Command::new("cc").args(options).args([path("libhdf5.so"), path("h5.c")]));
-    compiled("shared", &["-Wl,--no-as-needed", &path("libhdf5.so"), "-Wl,-rpath,$ORIGIN"]);
-    let mut told = shell(&format!("$LADS mpi doctor --json {}", path("shared")));
-    assert!(!doctor(&mut told).1.contains_key("library"));
     let mut env = shell("$LADS mpi env $PROGRAM");
     let output = env.env("PROGRAM", path("static")).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));

@@ -128,6 +128,14 @@ int rfs_sync(rfs_file *file);
  * the server. */
 int rfs_flush(rfs_file *file);
 
+/* Whether rfs_fence() must be called after writes into the file and before a message to another process (hint
+ * rfs_consistency): 1 or 0. */
+int rfs_needs_fence(const rfs_file *file);
+
+/* Waits until all data that this process has written is visible to all processes, and all files whose open
+ * was deferred are open. The error of a write is returned by the next call on its file. */
+void rfs_fence(void);
+
 /* The length of the file in bytes. */
 int rfs_get_size(rfs_file *file, uint64_t *size);
 

@@ -101,9 +101,8 @@ FORWARD(File_get_atomicity, (MPI_File handle, int *flag), (handle, flag),
 
 static int sync_file(struct shim_file *file)
 {
-    int own = shim_class(rfs_sync(file->file)), late = shim_late(file);
-    return late != MPI_SUCCESS ? shim_fail_together(file, late, file->late_text)
-                               : shim_fail_together(file, own, shim_text(own));
+    int own = shim_class(rfs_sync(file->file));
+    return shim_fail_together(file, own, shim_text(own));
 }
 
 FORWARD(File_sync, (MPI_File handle), (handle), sync_file(file))

@@ -113,7 +113,6 @@ static void discard(struct shim_file *file)
 {
     if (file->file)
         rfs_close(file->file);
-    shim_fence_closed(file);
     shim_shared_leave(file);
     shim_release_datatypes(file);
     if (file->comm != MPI_COMM_NULL)
@@ -193,7 +192,10 @@ static int open_together(struct shim_file *file, char text[MPI_MAX_ERROR_STRING]
     if (!is_one_host)
         shim_shared_leave(file);
     class = shim_agree_text(file->comm, own, own_text, text);
-    return class == MPI_SUCCESS && file->amode & MPI_MODE_APPEND ? to_the_end(file) : class;
+    if (class != MPI_SUCCESS)
+        return class;
+    file->is_fenced = shim_agree(file->comm, rfs_needs_fence(file->file));
+    return file->amode & MPI_MODE_APPEND ? to_the_end(file) : MPI_SUCCESS;
 }
 
 /* A communicator of its own for a file. MPI_Comm_dup would copy the attributes of the program's. ROMIO
@@ -209,8 +211,7 @@ static int own_communicator(MPI_Comm comm, MPI_Comm *own)
     return code == MPI_SUCCESS ? MPI_SUCCESS : MPI_ERR_COMM;
 }
 
-static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle,
-                       uintptr_t caller)
+static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File *handle)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     struct shim_file *file = new_file(comm, name, amode, info);
@@ -222,7 +223,8 @@ static int open_remote(MPI_Comm comm, const char *name, int amode, MPI_Info info
         class = open_together(file, text);
     shim_has_existed |= class == MPI_ERR_FILE_EXISTS;
     if (class == MPI_SUCCESS) {
-        shim_fence_for(file, caller);
+        /* The open may be deferred, and create the file. */
+        shim_changed(file);
         shim_table_add(file);
         shim_tell_open(file);
         *handle = file->handle;
@@ -272,8 +274,7 @@ int MPI_File_open(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI
     *handle = MPI_FILE_NULL;
     if (class != MPI_SUCCESS)
         return shim_fail_without_file(class, NULL);
-    return open_remote(comm, name, amode | shim_extra_amode, info, handle,
-                       (uintptr_t)__builtin_return_address(0));
+    return open_remote(comm, name, amode | shim_extra_amode, info, handle);
 }
 ALSO_PMPI(File_open);
 
@@ -288,14 +289,10 @@ int MPI_File_close(MPI_File *handle)
     shim_reads_wait(file);
     /* From here on nobody finds it, and the library may give the handle to another file. */
     shim_table_remove(file);
-    int closed = shim_class(rfs_close(file->file)), late = shim_late(file);
+    int closed = shim_class(rfs_close(file->file));
     file->file = NULL;
     const char *own_text = closed == MPI_SUCCESS ? NULL : rfs_message();
     own = closed == MPI_SUCCESS ? own : closed;
-    if (late != MPI_SUCCESS) {
-        own = late;
-        own_text = file->late_text;
-    }
     /* This is the barrier too before the file is deleted. */
     char text[MPI_MAX_ERROR_STRING];
     int class = shim_agree_text(file->comm, own, own_text, text);

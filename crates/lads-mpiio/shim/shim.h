@@ -85,19 +85,14 @@ struct shim_file {
     int is_atomic;
     /* Each process of the file has a server of its own: a server shares nothing between them. */
     int is_apart;
+    /* At least one process of the file has the hint rfs_consistency=local. */
+    int is_fenced;
     /* The memory of shared.c; null if the processes of the file run on several hosts. */
     struct shim_shared *shared;
-    /* The code of the library that has opened the file, if fence.c knows it; else 0. */
-    uintptr_t library, library_end;
-    /* Something was written that a fence has to wait for. */
-    atomic_int is_behind;
     /* This process has moved the shared pointer since it was last set to 0. */
     atomic_int is_shared_moved;
     /* Protects what follows: a program may use a file from several threads. */
     pthread_mutex_t lock;
-    /* An error that a fence has met and no call has returned. */
-    int late_class;
-    char late_text[MPI_MAX_ERROR_STRING];
     /* The individual pointer: in bytes of the view. */
     int64_t pointer;
     enum shim_split split;
@@ -212,17 +207,9 @@ OWN struct shim_file *shim_find(MPI_File handle);
 OWN int shim_proxy_open(MPI_File *handle);
 OWN void shim_table_add(struct shim_file *file);
 OWN void shim_table_remove(struct shim_file *file);
-/* Does something for every file; none is opened or closed meanwhile. */
-OWN void shim_for_each(void (*act)(struct shim_file *file, uintptr_t with), uintptr_t with);
 
-/* fence.c */
-/* Finds out whether a file is opened by a library that needs fences, from where it is called. */
-OWN void shim_fence_for(struct shim_file *file, uintptr_t caller);
-OWN void shim_fence_closed(const struct shim_file *file);
-/* Before a collective read: what all processes have written is at the server. */
-OWN void shim_fence_all(struct shim_file *file);
-/* The class of an error that a fence has met: once. Its text stays in the file. */
-OWN int shim_late(struct shim_file *file);
+/* fence.c: to be called after each change of a file that others must see when they receive a message. */
+OWN void shim_changed(const struct shim_file *file);
 
 /* pending.c: waits until no thread reads from the file. */
 OWN void shim_reads_wait(const struct shim_file *file);

@@ -57,14 +57,6 @@ void shim_table_remove(struct shim_file *file)
     pthread_rwlock_unlock(&files_lock);
 }
 
-void shim_for_each(void (*act)(struct shim_file *file, uintptr_t with), uintptr_t with)
-{
-    pthread_rwlock_rdlock(&files_lock);
-    for (struct shim_file *file = files; file; file = file->next)
-        act(file, with);
-    pthread_rwlock_unlock(&files_lock);
-}
-
 /* A class of MPI. The communicator has one process: no hidden collectives. */
 int shim_proxy_open(MPI_File *handle)
 {

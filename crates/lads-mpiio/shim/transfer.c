@@ -128,7 +128,7 @@ void shim_work_run(struct shim_file *file, struct work *work)
     shim_lock(file);
     if (work->access.kind == WRITE) {
         work->class = shim_class(rfs_write(file->file, work->position, pieces, count));
-        file->is_behind = 1;
+        shim_changed(file);
     } else {
         work->class =
             shim_class(rfs_read(file->file, work->position, pieces, count, &work->moved.in_file));
@@ -174,19 +174,12 @@ static int begin_work(struct shim_file *file, const struct access *access, struc
 {
     MPI_Count bytes;
     *work = (struct work){.access = *access};
-    const char *text = NULL;
-    if (access->kind == READ_TOGETHER)
-        shim_fence_all(file);
     int refused = access_class(file, access, &bytes), class = MPI_SUCCESS;
-    if (refused == MPI_SUCCESS && (refused = shim_late(file)) != MPI_SUCCESS) {
-        bytes = 0;
-        text = file->late_text;
-    }
     /* The others must not wait for this process for ever. */
     if (refused == MPI_SUCCESS || access->place == ORDERED)
         class = place_of(file, access, bytes, &work->position);
     if (refused != MPI_SUCCESS)
-        return shim_fail(file, refused, text);
+        return shim_fail(file, refused, NULL);
     if (class != MPI_SUCCESS) {
         int is_impossible = access->place == SHARED && shim_shares_nothing(file);
         return shim_fail(file, class, is_impossible ? SHIM_NOTHING_SHARED : shim_text(class));
@@ -221,9 +214,18 @@ void shim_status(MPI_Status *status, uint64_t bytes)
     PMPI_Status_set_cancelled(status, 0);
 }
 
+/* On a local file, the processes of a collective read exchange messages before they read, so programs such as
+ * PnetCDF read what others have written collectively. A nonblocking read must not wait for others. */
+static void meet(struct shim_file *file, const struct access *access)
+{
+    if (access->kind == READ_TOGETHER && file->is_fenced && !(file->amode & MPI_MODE_RDONLY))
+        PMPI_Barrier(file->comm);
+}
+
 static int blocking(struct shim_file *file, struct access access, MPI_Status *status)
 {
     uint64_t done;
+    meet(file, &access);
     int code = transfer(file, &access, &done);
     shim_status(status, done);
     return code;
@@ -302,6 +304,7 @@ static int begin(struct shim_file *file, enum shim_split split, struct access ac
     if (file->split != SPLIT_NONE)
         return shim_fail(file, MPI_ERR_OTHER, "another split collective of the file is pending");
     struct work work;
+    meet(file, &access);
     file->split_bytes = 0;
     file->split_read = NULL;
     int code = access.kind == WRITE ? transfer(file, &access, &file->split_bytes)

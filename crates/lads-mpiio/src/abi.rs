@@ -225,6 +225,20 @@ pub unsafe extern "C" fn rfs_flush(file: *mut File) -> c_int {
     answer(|| Ok(unsafe { &(*file).0 }.handle().flush()?))
 }
 
+/// `rfs_needs_fence`
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rfs_needs_fence(file: *const File) -> c_int {
+    // SAFETY: as above.
+    c_int::from(unsafe { &(*file).0 }.needs_fence())
+}
+
+/// `rfs_fence`
+#[unsafe(no_mangle)]
+pub extern "C" fn rfs_fence() {
+    // After a panic, the next call on a file of the connection fails.
+    let _ = catch_unwind(file::fence);
+}
+
 /// `rfs_get_size`
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rfs_get_size(file: *mut File, size: *mut u64) -> c_int {

@@ -1,7 +1,7 @@
 //! Open files, and the connections to servers that they share.
 
 use crate::error::{Class, Error};
-use crate::hints::Hints;
+use crate::hints::{Consistency, Hints};
 use lads_core::remote::message::{LockKind, OpenMode};
 use lads_core::remote::name::{self, Name, Server};
 use lads_engine::remote::{
@@ -237,17 +237,26 @@ impl RemoteFile {
         hints.into_iter().chain(read).chain(staged.into_iter().filter(|_| has_cache)).nth(index)
     }
 
+    /// Reports whether data that is written must be visible to another process after a fence, and
+    /// may not be visible before.
+    pub(crate) fn needs_fence(&self) -> bool {
+        let state = self.state();
+        let is_local = state.hints.consistency == Consistency::Local;
+        is_local && state.hints.buffers && !state.is_atomic
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         take_lock(&self.state)
     }
 }
 
 impl State {
-    /// What may be kept of what is read. Nothing may if others see each write at once, and expect
-    /// the same of this process.
+    /// Returns which data may be kept that was read. None may be kept if others see each write at
+    /// once or after a message, and expect the same of this process.
     fn prefetch(&self, mode: OpenMode) -> Prefetch {
-        let Hints { prefetch, keeps_reads, buffers, .. } = self.hints;
-        let is_shared = self.is_atomic || (mode.writes && !buffers);
+        let Hints { prefetch, keeps_reads, buffers, consistency, .. } = self.hints;
+        let is_visible = !buffers || consistency == Consistency::Local;
+        let is_shared = self.is_atomic || (mode.writes && is_visible);
         if mode.reads && keeps_reads && !is_shared { prefetch } else { Prefetch::Off }
     }
 }
@@ -289,6 +298,12 @@ pub(crate) fn staged() -> StagedBytes {
         in_foreground: all.in_foreground + one.in_foreground,
         in_background: all.in_background + one.in_background,
     })
+}
+
+/// Waits until everything that this process has written is visible to all others.
+pub(crate) fn fence() {
+    let clients: Vec<_> = clients().iter().flat_map(|it| it.of.values()).map(Arc::clone).collect();
+    clients.iter().for_each(|client| client.fence());
 }
 
 /// Waits for everything that was deferred.

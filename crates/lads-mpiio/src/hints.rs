@@ -28,6 +28,9 @@ const HINTS_VARIABLE: &str = "LADS_RFS_HINTS";
 /// that others use, too.
 const CACHE_BYTES: u64 = 4 << 30;
 
+/// The default of [`Hints::consistency`].
+const CONSISTENCY: Consistency = Consistency::Local;
+
 /// When the program began, as far as is known.
 static BEGUN: OnceLock<Instant> = OnceLock::new();
 
@@ -43,6 +46,8 @@ pub(crate) struct Hints {
     pub(crate) buffer_bytes: u64,
     /// `rfs_buffering`: whether a write returns before it is at the server.
     pub(crate) buffers: bool,
+    /// `rfs_consistency`: when another process sees data that was written.
+    pub(crate) consistency: Consistency,
     /// `rfs_defer_open`: whether an open returns before the file is opened.
     pub(crate) defers_open: bool,
     /// `rfs_defer_close`: whether a close returns before all is durable.
@@ -70,6 +75,28 @@ pub(crate) struct Hints {
     pub(crate) read_bytes: u64,
     /// `rfs_output_interval`, `rfs_output_size`: what the user tells about the program's outputs.
     pub(crate) told: Told,
+}
+
+/// Event after which data that a process has written is visible to another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Consistency {
+    /// Sync, barrier, sync, as MPI requires.
+    Mpi,
+    /// Any message of MPI between them, as on a local file system.
+    Local,
+}
+
+impl Consistency {
+    fn of(name: &str) -> Option<Self> {
+        [Self::Mpi, Self::Local].into_iter().find(|it| it.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mpi => "mpi",
+            Self::Local => "local",
+        }
+    }
 }
 
 /// When buffers go to the local disk.
@@ -118,6 +145,7 @@ impl Hints {
         Self {
             buffer_bytes: buffers_bytes,
             buffers: true,
+            consistency: CONSISTENCY,
             defers_open: false,
             defers_close: false,
             timeout_seconds: timeout.as_secs(),
@@ -141,6 +169,7 @@ impl Hints {
         match key {
             "rfs_buffer_size" => take(&mut self.buffer_bytes, sizes::parse_bytes(value).ok()),
             "rfs_buffering" => take(&mut self.buffers, switch(value)),
+            "rfs_consistency" => take(&mut self.consistency, Consistency::of(value)),
             "rfs_defer_open" => take(&mut self.defers_open, switch(value)),
             "rfs_defer_close" => take(&mut self.defers_close, switch(value)),
             "rfs_timeout" => {
@@ -193,6 +222,7 @@ impl Hints {
         let mut all = vec![
             ("rfs_buffer_size", self.buffer_bytes.to_string()),
             ("rfs_buffering", self.buffers.to_string()),
+            ("rfs_consistency", self.consistency.name().to_owned()),
             ("rfs_defer_open", self.defers_open.to_string()),
             ("rfs_defer_close", self.defers_close.to_string()),
             ("rfs_timeout", self.timeout_seconds.to_string()),
@@ -292,6 +322,7 @@ mod tests {
         for (key, value) in [
             ("rfs_buffer_size", "8M"),
             ("rfs_buffering", "disable"),
+            ("rfs_consistency", "mpi"),
             ("rfs_defer_close", "true"),
             ("rfs_timeout", "5"),
             ("rfs_prefetch", "enable"),
@@ -313,6 +344,7 @@ mod tests {
         let expected = [
             "8388608",
             "false",
+            "mpi",
             "false",
             "true",
             "5",
@@ -347,6 +379,7 @@ mod tests {
         let nonsense = [
             ("rfs_buffer_size", "x"),
             ("rfs_buffering", "2"),
+            ("rfs_consistency", "posix"),
             ("rfs_timeout", "0"),
             ("rfs_prefetch", "yes"),
             ("rfs_read_buffer_size", "-"),

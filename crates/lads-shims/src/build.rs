@@ -1,5 +1,6 @@
 //! Compiles the shim with the compiler of an MPI, and sees whether the result can be loaded.
 
+use crate::messages::messages;
 use crate::mpi::Mpi;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,14 @@ lads_openmpi
 lads_mpich
 #elif defined MPI_ABI_VERSION
 lads_mpiabi
+#endif
+";
+
+/// The headers with the functions of MPI: Open MPI has some in a header of its own.
+const HEADERS: &str = "\
+#include <mpi.h>
+#if defined OMPI_MAJOR_VERSION && __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
 #endif
 ";
 
@@ -111,19 +120,56 @@ pub fn compile(
     to: &Path,
     options: &[&str],
 ) -> Result<(), String> {
+    // Other builds have directories of their own.
+    let mut own = to.as_os_str().to_owned();
+    own.push(".d");
+    let own = PathBuf::from(own);
+    let cannot_write = |error| format!("cannot write to {}: {error}", own.display());
+    std::fs::create_dir_all(&own).map_err(cannot_write)?;
+    let outcome = write_messages(compiler, &own, options)
+        .and_then(|()| compile_with(mpi, compiler, static_library, to, options, &own));
+    std::fs::remove_dir_all(&own).map_err(cannot_write).and(outcome)
+}
+
+/// Writes the list of the functions that may carry information to another process.
+fn write_messages(compiler: &str, directory: &Path, options: &[&str]) -> Result<(), String> {
+    let (headers, list) = (directory.join("headers.c"), directory.join("messages.inc"));
+    let cannot_write = |error| format!("cannot write to {}: {error}", directory.display());
+    std::fs::write(&headers, HEADERS).map_err(cannot_write)?;
+    let mut command = Command::new(compiler);
+    command.args(["-E", "-P", "-w", "-std=gnu11"]).args(options).arg(headers);
+    let header = output_of(&mut command, "find the functions of mpi.h")?;
+    std::fs::write(list, HEADERS.to_owned() + &messages(&header)).map_err(cannot_write)
+}
+
+fn compile_with(
+    mpi: Mpi,
+    compiler: &str,
+    static_library: &Path,
+    to: &Path,
+    options: &[&str],
+    own: &Path,
+) -> Result<(), String> {
     let sources = sources().map_err(|error| format!("cannot read {SOURCES}: {error}"))?;
     let mut command = Command::new(compiler);
     command.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"]).args(options);
+    command.arg("-I").arg(own);
     command.arg(concat!("-DLADS_VERSION=\"", env!("CARGO_PKG_VERSION"), "\""));
     command.args(sources).arg(static_library);
     command.arg(format!("-Wl,--version-script={SOURCES}/exports.map"));
     command.arg(format!("-Wl,-soname,{}", mpi.library()));
     command.arg("-o").arg(to).args(["-ldl", "-lpthread", "-lm", "-lgcc_s"]);
+    output_of(&mut command, "compile the shim").map(drop)
+}
+
+/// Returns the output of a compiler, which is to do this.
+fn output_of(command: &mut Command, task: &str) -> Result<String, String> {
+    let compiler = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("cannot start {compiler}: {error}"))?;
     if !output.status.success() {
-        return Err(format!("{compiler} cannot compile the shim:\n{}", told(&output)));
+        return Err(format!("{compiler} cannot {task}:\n{}", told(&output)));
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn sources() -> std::io::Result<Vec<PathBuf>> {

@@ -5,6 +5,7 @@
 //! chores build it, `lads mpi` finds it, and the tests do both.
 
 mod build;
+mod messages;
 mod mpi;
 
 pub use build::{build, compile, mpi_of, newest_static_library};

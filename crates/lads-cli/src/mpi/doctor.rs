@@ -98,9 +98,6 @@ impl Report {
         if let Some(problem) = program.as_ref().and_then(Program::privileges) {
             self.add("privileges", Err(problem));
         }
-        if let Some(problem) = program.as_ref().and_then(Program::hidden_library) {
-            self.add("library", Err(problem));
-        }
         (program, mpi)
     }
 

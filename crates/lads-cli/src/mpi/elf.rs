@@ -8,11 +8,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Functions that only libraries with an order of their own between processes define. Their files
-/// need fences, which the shim sets if it recognises the library by its name (`shim/fence.c` of
-/// `lads-mpiio`).
-const FENCED: [(&str, &[u8]); 2] = [("HDF5", b"H5Pset_fapl_mpio"), ("PnetCDF", b"ncmpi_create")];
-
 /// What the shim defines so that it can be recognised (`shim/table.c` of `lads-mpiio`).
 const SHIM_SYMBOL: &[u8] = b"rfs_shim_version";
 
@@ -28,8 +23,6 @@ pub(super) struct Elf {
     pub(super) is_shim: bool,
     /// It has an MPI in itself. (A tool that stands before an MPI has MPI_Init, but not PMPI_Init.)
     pub(super) has_mpi: bool,
-    /// The name of a library for files that is a part of it, as after static linking.
-    pub(super) fenced: Option<&'static str>,
 }
 
 impl Elf {
@@ -53,14 +46,8 @@ impl Elf {
             needed: needed.collect(),
             is_shim: file.dynamic_symbols().any(|it| defines(&it, SHIM_SYMBOL)),
             has_mpi: file.symbols().any(|it| defines(&it, b"PMPI_Init")),
-            fenced: file.symbols().chain(file.dynamic_symbols()).find_map(|it| fenced(&it)),
         }))
     }
-}
-
-/// Returns the library with fences to which a defined function belongs.
-fn fenced<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<&'static str> {
-    FENCED.iter().find(|(_, function)| defines(symbol, function)).map(|(name, _)| *name)
 }
 
 fn defines<'data>(symbol: &impl ObjectSymbol<'data>, name: &[u8]) -> bool {

@@ -125,26 +125,6 @@ impl Program {
         }
     }
 
-    /// Returns the problem that the program, or one of its libraries, contains a library for files
-    /// that the shim recognises only by the name of a shared library.
-    pub(super) fn hidden_library(&self) -> Option<Problem> {
-        if is_unbuffered() {
-            return None;
-        }
-        let loaded = self.loaded(OsStr::new("")).unwrap_or_default();
-        let libraries = loaded.libraries.iter().filter(|it| !it.is_fenced());
-        let files = libraries.map(|it| it.path.as_path()).chain([self.path.as_path()]);
-        files.into_iter().find_map(|file| {
-            let name = Elf::read(file).ok().flatten()?.fenced?;
-            let what = format!("{name} is linked statically into {}", file.display());
-            let todo = format!(
-                "link the shared library of {name}, which the shim recognises; or export \
-                 LADS_RFS_HINTS=rfs_buffering=false"
-            );
-            Some(Problem::new(what, todo))
-        })
-    }
-
     /// Why the loader takes no notice of what is to be preloaded, if it does not: the program has
     /// other rights than whoever starts it (ld.so(8), secure-execution mode).
     pub(super) fn privileges(&self) -> Option<Problem> {
@@ -208,20 +188,6 @@ impl Loaded {
     pub(super) fn has(&self, path: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().ok();
         self.libraries.iter().any(|it| real(&it.path).is_some_and(|it| Some(it) == real(path)))
-    }
-}
-
-/// Reports whether the hints of this shell switch buffering off, so that no file needs fences.
-fn is_unbuffered() -> bool {
-    let hints = std::env::var("LADS_RFS_HINTS").unwrap_or_default();
-    hints.split(';').any(|hint| hint.trim() == "rfs_buffering=false")
-}
-
-impl Library {
-    /// Reports whether the shim sets fences for its files, as `shim/fence.c` decides.
-    fn is_fenced(&self) -> bool {
-        let name = self.path.file_name().unwrap_or_default().as_bytes();
-        name.starts_with(b"libhdf5") || name.starts_with(b"libpnetcdf")
     }
 }
 
