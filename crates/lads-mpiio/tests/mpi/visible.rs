@@ -1,8 +1,9 @@
 //! Programs whose processes read what others have written, and exchange only messages in between.
 
 use super::slow::{Pace, Slow};
-use super::{Mpi, Place, on_each_mpi, on_every_mpi, on_those, told_by};
+use super::{Mpi, Place, on_each_mpi, on_every_mpi, on_those, succeeds, told_by};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 const MESSAGES: [&str; 8] =
     ["barrier", "ordered", "sync", "atomic", "ring", "ibarrier", "put", "threads"];
@@ -79,6 +80,21 @@ fn processes_of_hdf5_see_what_others_have_written_before_a_barrier() {
             let is_seen = |hints| run(mpi, place, 2, hints, &words).contains(" checks, 0 failures");
             assert!(is_seen("") && !is_seen(UNFENCED), "{mpi:?}, {linking}");
         }
+    });
+}
+
+#[test]
+fn a_profiler_behind_the_shim_sees_each_barrier_once() {
+    on_each_mpi(|mpi, place| {
+        let profiler = place.program(mpi, "tests/programs/profiler.c", &["-shared", "-fPIC"]);
+        let program = place.program(mpi, "tests/programs/visible.c", &["-pthread"]);
+        let libraries = format!("{}:{}", Place::shim(mpi).display(), profiler.display());
+        let mut command = mpi.run(2, Some(Path::new(&libraries)));
+        command.env("LADS_RFS_TOKEN_FILE", place.token()).arg(program);
+        let output = succeeds(command.args(["barrier", &place.remote("profiled")]));
+        let told = String::from_utf8_lossy(&output.stderr);
+        // Each of the 8 rounds has two.
+        assert_eq!(told.matches("profiler: 16 barriers\n").count(), 2, "{told}");
     });
 }
 
