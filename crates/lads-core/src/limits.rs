@@ -196,6 +196,17 @@ pub const CLIENT_FILES_MAX: usize = 1024;
 /// is being forgotten; so half is too few, and double is of no use.
 pub const CLIENT_VIEWS_MAX: usize = 2 * CLIENT_FILES_MAX;
 
+/// Writes that a client of remote files may have announced and not sent: with frames of 1 MiB, 64
+/// GiB in its memory and on its local disk. With half, a client with 64 GiB waits at a message of
+/// its program until half of them are sent; a server keeps 200 bytes of each, so double would let a
+/// client that lies take 26 MB.
+pub const CLIENT_ANNOUNCED_MAX: usize = 1 << 16;
+
+/// Lost writes of a file that are remembered one by one; all its bytes count as lost if there are
+/// more. With half, a process with 4 GiB of unsent data may spoil a whole file when it dies; double
+/// is twice the memory for it.
+pub const FILE_LOST_MAX: usize = 1 << 13;
+
 /// The bytes of all filetypes of a client, as they travel: one of the largest, and many small ones.
 /// Half would refuse the largest; taken apart, they take seven times as much.
 pub const CLIENT_FILETYPES_BYTES_MAX: usize = 32 << 20;

@@ -16,7 +16,9 @@
 //! listen, and [`descriptors`] the files that clients have open.
 
 pub mod descriptors;
+pub mod extent;
 pub mod gate;
+pub mod groups;
 pub mod hints;
 pub mod joined;
 pub mod kept;
@@ -32,5 +34,7 @@ pub mod reading;
 pub mod replies;
 pub mod rest;
 pub mod scatter;
+pub mod server;
 pub mod taken;
 pub mod window;
+pub mod writes;

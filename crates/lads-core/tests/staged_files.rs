@@ -1,9 +1,9 @@
 //! What a client keeps on a local disk, on one thread, in any order: what a seed chooses.
 //!
-//! The real [`Outbox`], list ([`kept`]) and [`Order`] decide; the program, its disk, the way to the
-//! server and the server's storage are simulated. The connection is lost, or the program killed, at
-//! any time, and what was kept is sent again. Bytes are not simulated: a byte of the file holds the
-//! number of the write that put it there.
+//! The real [`Outbox`], list ([`kept`]) and [`Server`] decide; the program, its disk, the way to
+//! the server and the server's storage are simulated. The connection is lost, or the program
+//! killed, at any time, and what was kept is sent again. Bytes are not simulated: a byte of the
+//! file holds the number of the write that put it there.
 //!
 //! What is checked: a read sees what the program wrote before; after a sync the server has it. Once
 //! what was kept is sent again, nothing is missing if the connection was lost; if the program was
@@ -11,14 +11,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
-use lads_core::frame::Row;
+use lads_core::frame::{Header, Row};
 use lads_core::remote::kept::{self, Kept, Record};
-use lads_core::remote::message::{Call, FileNumber, ViewNumber};
-use lads_core::remote::name::Server;
-use lads_core::remote::order::{Order, Start};
+use lads_core::remote::locks::{ClientNumber, FileId};
+use lads_core::remote::message::{
+    Call, FileNumber, FrameOf, OpenMode, Outcome, Request, ToClient, ToServer, ViewNumber,
+};
+use lads_core::remote::name;
 use lads_core::remote::outbox::{Goes, Outbox, Place, Staging};
+use lads_core::remote::server::{Act, Server, Task, Work};
 use lads_core::staging::{Slot, Slots};
-use lads_core::units::Block;
+use lads_core::units::{Block, Instant, OstId};
 use lads_core::view::{Datatype, View};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -31,13 +34,15 @@ mod rng;
 use rng::Rng;
 
 const FILE: FileNumber = FileNumber(1);
+const ID: FileId = FileId { device: 1, inode: 1 };
 const FILE_BYTES: usize = 4096;
 /// The longest frame, and a slot of the local disk, in bytes.
 const FRAME_BYTES: u64 = 64;
 const BUFFERS: u32 = 12;
 /// As many frames find room on the local disk, in every other world: few, or all there can be.
 const SLOTS: [u64; 2] = [8, 400];
-const UNDER_WAY_MAX: usize = 5;
+/// Frames that the server has room for.
+const ROOM: u32 = 5;
 const WRITES: u32 = 60;
 
 /// The number of the write that a byte comes from; 0 if it was never written.
@@ -70,17 +75,9 @@ enum Waits {
     /// Frames before this one are to be sent; then it is read.
     ToRead(u64, Range<u64>),
     ToSync(u64),
-    /// For what a read must find, by runs.
-    ForRead(Vec<Stamp>),
-    ForSync,
-}
-
-/// What the server tells.
-#[derive(Debug)]
-enum Told {
-    Written(u64),
-    Read(Vec<Stamp>),
-    Synced,
+    /// For the answer to this request, with what a read must find, by runs.
+    ForRead(u64, Vec<Stamp>),
+    ForSync(u64),
 }
 
 struct Viewed {
@@ -110,14 +107,16 @@ struct World {
     has_room: bool,
     is_disk_full: bool,
     // The way.
-    frames: VecDeque<(Row, Bytes)>,
-    calls: VecDeque<(u64, u64, Call)>,
-    told: VecDeque<Told>,
+    frames: VecDeque<(Row, bool, Bytes)>,
+    calls: VecDeque<Request>,
+    told: VecDeque<ToClient>,
+    /// What was read.
+    bytes: Vec<Stamp>,
     // The server.
-    order: Order,
+    server: Server,
+    number: ClientNumber,
     came: HashMap<u64, Bytes>,
-    started: Vec<Start>,
-    asked: VecDeque<(u64, Call)>,
+    started: Vec<Work>,
     file: Vec<Stamp>,
 }
 
@@ -127,9 +126,9 @@ fn places(view: &View, positions: Range<u64>) -> Vec<usize> {
     bytes.map(|byte| usize::try_from(byte).unwrap()).collect()
 }
 
-fn row(view: ViewNumber, positions: &Range<u64>) -> Row {
+fn row(of: FrameOf, positions: &Range<u64>) -> Row {
     let length = u32::try_from(positions.end - positions.start).unwrap();
-    let block = Block { entry: view.entry(), offset: positions.start, length };
+    let block = Block { entry: of.entry(), offset: positions.start, length };
     Row { block, is_whole: false, checksum: 0 }
 }
 
@@ -137,9 +136,9 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut list = Vec::new();
         let slot_bytes = u32::try_from(FRAME_BYTES).unwrap();
-        kept::encode(&kept::begin(Server::Here, slot_bytes), &mut list);
-        let mut order = Order::default();
-        order.open(FILE, None).unwrap();
+        kept::encode(&kept::begin(name::Server::Here, slot_bytes), &mut list);
+        let mut server = Server::new("host".to_owned(), ROOM);
+        let number = server.connect(Instant::START);
         let mut rng = Rng::new(seed);
         let has_room = rng.is_one_in(2);
         let slots = SLOTS[usize::from(has_room)];
@@ -163,12 +162,16 @@ impl World {
             frames: VecDeque::new(),
             calls: VecDeque::new(),
             told: VecDeque::new(),
-            order,
+            bytes: Vec::new(),
+            server,
+            number,
             came: HashMap::new(),
             started: Vec::new(),
-            asked: VecDeque::new(),
             file: vec![0; FILE_BYTES],
         };
+        let (path, group) = (b"file".to_vec(), [0; 16]);
+        let mode = OpenMode { reads: true, writes: true, creates: true, is_new: false };
+        world.ask(Call::Open { file: FILE, path, mode, group });
         world.set_view();
         world
     }
@@ -226,7 +229,8 @@ impl World {
     }
 
     fn ask(&mut self, call: Call) {
-        self.calls.push_back((self.requests, self.outbox.sent(), call));
+        let (number, frames_before) = (self.requests, self.outbox.sent());
+        self.calls.push_back(Request { number, frames_before, call });
         self.requests += 1;
     }
 
@@ -255,7 +259,7 @@ impl World {
             let length = u32::try_from(positions.end - positions.start).unwrap();
             let about = About { view, position: positions.start, length };
             let bytes = Rc::new(vec![self.writes; length as usize]);
-            self.outbox.put(Goes { file: FILE, view, reach }, about, bytes);
+            self.outbox.put(Goes { file: FILE, view, positions, reach }, about, bytes);
         }
     }
 
@@ -271,7 +275,7 @@ impl World {
             3 => self.take_frame(),
             4 => self.take_call(),
             5 => self.answer(),
-            6 => self.started.extend(self.order.take_starts()),
+            6 => self.speak(),
             7 => self.store(),
             _ => self.hear(),
         }
@@ -282,8 +286,8 @@ impl World {
     fn go_on_waiting(&mut self) {
         match self.waits.take() {
             Some(Waits::ToSync(count)) if !self.outbox.is_unsent(FILE, count) => {
+                self.waits = Some(Waits::ForSync(self.requests));
                 self.ask(Call::Sync { file: FILE });
-                self.waits = Some(Waits::ForSync);
             }
             Some(Waits::ToRead(count, positions)) => {
                 let (view, shape) = (self.view, &self.views[&self.view].view);
@@ -294,7 +298,7 @@ impl World {
                 }
                 let bytes = places(shape, positions.clone());
                 let bytes = bytes.into_iter().map(|at| *self.history[at].last().unwrap());
-                self.waits = Some(Waits::ForRead(bytes.collect()));
+                self.waits = Some(Waits::ForRead(self.requests, bytes.collect()));
                 let length = u32::try_from(positions.end - positions.start).unwrap();
                 self.ask(Call::Read { view, position: positions.start, length });
             }
@@ -303,9 +307,6 @@ impl World {
     }
 
     fn send(&mut self) {
-        if self.outbox.under_way() >= UNDER_WAY_MAX {
-            return;
-        }
         let is_waited_for = matches!(self.waits, Some(Waits::ToRead(..) | Waits::ToSync(_)));
         let Some(next) = self.outbox.next(is_waited_for) else { return };
         let bytes = match next.place {
@@ -315,9 +316,10 @@ impl World {
                 Rc::clone(&self.slots[&slot])
             }
         };
-        let About { view, position, length } = next.about;
+        let About { position, length, .. } = next.about;
         assert_eq!(bytes.len(), length as usize, "the bytes of another frame");
-        self.frames.push_back((row(view, &(position..position + u64::from(length))), bytes));
+        let row = row(next.of, &(position..position + u64::from(length)));
+        self.frames.push_back((row, next.is_last_grant, bytes));
     }
 
     fn stage(&mut self, is_needed: bool) {
@@ -358,70 +360,91 @@ impl World {
     }
 
     fn take_frame(&mut self) {
-        let Some((row, bytes)) = self.frames.pop_front() else { return };
-        let number = self.order.on_frame(&[row]).unwrap();
-        self.came.insert(number, bytes);
+        let Some((row, is_last_grant, bytes)) = self.frames.pop_front() else { return };
+        let header = Header {
+            count: 1,
+            payload_bytes: row.block.length,
+            table_crc: 0,
+            number: 0,
+            sink_ost: OstId(0),
+            is_last_grant,
+            has_only_sums: false,
+        };
+        self.server.on_head(self.number, &header, &[row]).unwrap();
+        let frame = self.server.on_frame(self.number, &[row], Instant::START).unwrap();
+        self.came.insert(frame, bytes);
     }
 
     fn take_call(&mut self) {
-        let Some((number, frames_before, call)) = self.calls.pop_front() else { return };
-        self.order.on_request(number).unwrap();
-        self.asked.push_back((frames_before, call));
-    }
-
-    fn answer(&mut self) {
-        let Some((frames_before, call)) = self.asked.front() else { return };
-        if !self.order.is_ready(*frames_before, call) {
+        if !self.server.has_room_for_message(self.number) {
             return;
         }
-        match self.asked.pop_front().unwrap().1 {
-            Call::View { view, file, displacement, filetype } => {
-                set_view(&mut self.order, (view, file), displacement, &filetype);
+        let Some(request) = self.calls.pop_front() else { return };
+        let message = ToServer::Request(request);
+        self.server.on_message(self.number, message, Instant::START).unwrap();
+    }
+
+    /// The server does what a request asks for.
+    fn answer(&mut self) {
+        let (number, now) = (self.number, Instant::START);
+        let Some(Task { request, act }) = self.server.next_task(number) else { return };
+        match act {
+            Act::Open { .. } => self.server.on_opened(number, request, Ok(ID), now).unwrap(),
+            Act::Read { extent, .. } => {
+                let at = places(extent.view(), extent.positions().clone());
+                self.bytes = at.into_iter().map(|at| self.file[at]).collect();
+                let length = u32::try_from(self.bytes.len()).unwrap();
+                assert!(self.server.on_read(number, request, Ok(length)).unwrap());
+                self.server.on_sent(number, request, length, now).unwrap();
             }
-            Call::Read { view, position, length } => {
-                let (_, view) = self.order.view(view).unwrap();
-                let at = places(&view, position..position + u64::from(length));
-                let bytes = at.into_iter().map(|at| self.file[at]).collect();
-                self.told.push_back(Told::Read(bytes));
-            }
-            Call::Sync { .. } => self.told.push_back(Told::Synced),
-            call => unreachable!("{call:?}"),
+            Act::Sync(_) => self.server.on_done(number, request, Outcome::Done, now).unwrap(),
+            act => unreachable!("{act:?}"),
         }
+    }
+
+    fn speak(&mut self) {
+        self.told.extend(self.server.next_messages(self.number).unwrap());
     }
 
     /// The server writes a frame.
     fn store(&mut self) {
+        self.started.extend(std::iter::from_fn(|| self.server.next_work()));
         if self.started.is_empty() {
             return;
         }
         let index = self.rng.index(self.started.len());
-        let start = self.started.swap_remove(index);
-        let bytes = self.came.remove(&start.frame).unwrap();
-        put(&mut self.file, &start, &bytes);
-        self.order.on_written(start.frame);
-        self.told.push_back(Told::Written(start.frame));
+        let Work::Write { frame, extent, .. } = self.started.swap_remove(index) else {
+            unreachable!("all are written");
+        };
+        let bytes = self.came.remove(&frame).unwrap();
+        put(&mut self.file, extent.view(), extent.positions(), &bytes);
+        self.server.on_written(self.number, frame, None, Instant::START).unwrap();
     }
 
     fn hear(&mut self) {
         match self.told.pop_front() {
-            None => {}
-            Some(Told::Written(number)) => {
-                if let Some(id) = self.outbox.staged(number) {
-                    kept::encode(&Record::Gone { id }, &mut self.list);
+            Some(ToClient::Grant(count)) => self.outbox.on_grant(count),
+            Some(ToClient::Written(written)) => {
+                for it in written {
+                    if let Some(id) = self.outbox.staged(it.frame) {
+                        kept::encode(&Record::Gone { id }, &mut self.list);
+                    }
+                    assert!(self.outbox.on_written(it.frame).is_some(), "it was sent");
                 }
-                assert!(self.outbox.on_written(number).is_some(), "it was sent");
             }
-            Some(Told::Read(bytes)) => {
-                let Some(Waits::ForRead(expected)) = self.waits.take() else { panic!("a read") };
-                assert_eq!(bytes, expected);
-                self.stats.reads += 1;
-            }
-            Some(Told::Synced) => {
-                assert!(matches!(self.waits.take(), Some(Waits::ForSync)));
-                self.expect_all();
-                self.history.iter_mut().for_each(|all| drop(all.drain(..all.len() - 1)));
-                self.stats.syncs += 1;
-            }
+            Some(ToClient::Reply { number, .. }) => match self.waits.take() {
+                Some(Waits::ForRead(request, expected)) if request == number => {
+                    assert_eq!(self.bytes, expected);
+                    self.stats.reads += 1;
+                }
+                Some(Waits::ForSync(request)) if request == number => {
+                    self.expect_all();
+                    self.history.iter_mut().for_each(|all| drop(all.drain(..all.len() - 1)));
+                    self.stats.syncs += 1;
+                }
+                waits => self.waits = waits,
+            },
+            _ => {}
         }
     }
 
@@ -436,7 +459,6 @@ impl World {
         let is_killed = self.rng.is_one_in(2);
         // What the server has begun it goes on with, and with what comes after it for a while.
         for _ in 0..self.rng.below(20) {
-            self.started.extend(self.order.take_starts());
             self.store();
         }
         let mut is_all_kept = !is_killed;
@@ -466,36 +488,19 @@ impl World {
     /// Another program sends what was kept, over a connection of its own.
     fn replay(&mut self) {
         let list = kept::read(&self.list).unwrap();
-        let mut order = Order::default();
-        order.open(FILE, None).unwrap();
-        for (&number, view) in &list.views {
-            set_view(&mut order, (number, FILE), view.displacement, &view.filetype);
-        }
+        // One after the other, as the program wrote them.
         for Kept { view, position, length, slot, .. } in list.frames {
+            let kept::KeptView { displacement, filetype, .. } = &list.views[&view];
+            let shape = View::new(*displacement, &Datatype::take(filetype).unwrap()).unwrap();
             let positions = position..position + u64::from(length);
-            let frame = order.on_frame(&[row(view, &positions)]).unwrap();
-            // One after the other, as the program wrote them.
-            let starts = order.take_starts();
-            assert_eq!(starts.len(), 1);
-            put(&mut self.file, &starts[0], &self.slots[&slot]);
-            order.on_written(frame);
+            put(&mut self.file, &shape, &positions, &self.slots[&slot]);
             self.stats.kept += 1;
         }
     }
 }
 
-fn set_view(
-    order: &mut Order,
-    (view, file): (ViewNumber, FileNumber),
-    displacement: u64,
-    filetype: &[u8],
-) {
-    let shape = View::new(displacement, &Datatype::take(filetype).unwrap()).unwrap();
-    assert_eq!(order.set_view(view, file, filetype.len(), Ok(shape)).unwrap(), None);
-}
-
-fn put(file: &mut [Stamp], start: &Start, bytes: &[Stamp]) {
-    let places = places(&start.view, start.positions.clone());
+fn put(file: &mut [Stamp], view: &View, positions: &Range<u64>, bytes: &[Stamp]) {
+    let places = places(view, positions.clone());
     assert_eq!(places.len(), bytes.len());
     places.into_iter().zip(bytes).for_each(|(at, byte)| file[at] = *byte);
 }

@@ -5,7 +5,7 @@
 //! [`packet`], [`journal`], [`filter`], [`layouts`], [`view`], [`remote_message`]). Those of the
 //! two sessions take the bytes as choices of an owner that tells the session the truth about its
 //! tasks, and of a peer that says what it likes ([`sink_session`], [`source_session`]); so does
-//! that of a server of remote files ([`remote_order`]).
+//! that of a server of remote files ([`remote_server`]).
 //!
 //! The same functions are run by libFuzzer (`fuzz/`), which looks for bytes that lead to code that
 //! no others led to; by the tests of this crate, which run what was found once and some random
@@ -21,7 +21,7 @@ pub mod message;
 pub mod nonsense;
 pub mod packet;
 pub mod remote_message;
-pub mod remote_order;
+pub mod remote_server;
 pub mod sink_session;
 pub mod source_session;
 pub mod steps;
@@ -63,7 +63,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "layouts", body: layouts::run, memory_bytes: 4 << 20 },
     Target { name: "view", body: view::run, memory_bytes: 1 << 20 },
     Target { name: "remote_message", body: remote_message::run, memory_bytes: 1 << 20 },
-    Target { name: "remote_order", body: remote_order::run, memory_bytes: 64 << 20 },
+    Target { name: "remote_server", body: remote_server::run, memory_bytes: 64 << 20 },
     Target { name: "source_session", body: source_session::run, memory_bytes: 64 << 20 },
     Target { name: "sink_session", body: sink_session::run, memory_bytes: 64 << 20 },
 ];

@@ -1,7 +1,7 @@
 //! A server of remote files, with a client that says anything: random inputs of the target that
 //! libFuzzer looks for inputs of.
 
-use lads_fuzz::remote_order;
+use lads_fuzz::remote_server;
 use proptest::prelude::*;
 
 proptest! {
@@ -13,6 +13,6 @@ proptest! {
     fn a_server_of_remote_files_survives_any_client(
         choices in prop::collection::vec(any::<u8>(), 0..400),
     ) {
-        remote_order::run(&choices);
+        remote_server::run(&choices);
     }
 }

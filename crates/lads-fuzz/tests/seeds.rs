@@ -20,7 +20,7 @@ use lads_core::remote::message::{
 };
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_core::view::{Datatype, Dimension, Distribution, Part, Slice};
-use lads_fuzz::{TARGETS, remote_message, remote_order, sink_session, source_session};
+use lads_fuzz::{TARGETS, remote_message, remote_server, sink_session, source_session};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -286,10 +286,10 @@ fn seeds_of_the_sessions_lead_to_their_ends() {
         committed("source_session").iter().map(|(_, it)| source_session::play(it)).collect();
     assert!(source.iter().any(|it| it.is_finished && it.files_moved >= 10), "{source:?}");
     assert!(source.iter().any(|it| it.is_refused && it.files_moved >= 1), "{source:?}");
-    let order: Vec<_> =
-        committed("remote_order").iter().map(|(_, it)| remote_order::play(it)).collect();
-    assert!(order.iter().any(|it| it.written >= 10 && it.failed >= 1), "{order:?}");
-    assert!(order.iter().any(|it| it.is_refused && it.written >= 1), "{order:?}");
+    let server: Vec<_> =
+        committed("remote_server").iter().map(|(_, it)| remote_server::play(it)).collect();
+    assert!(server.iter().any(|it| it.written >= 10 && it.dropped >= 1), "{server:?}");
+    assert!(server.iter().any(|it| it.is_refused && it.written >= 1), "{server:?}");
 }
 
 #[test]

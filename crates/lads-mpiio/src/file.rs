@@ -93,6 +93,9 @@ impl RemoteFile {
         };
         let index = group.world_rank as usize % servers.len();
         let client = client(&servers[index], &path, &hints)?;
+        if servers.len() > 1 {
+            client.share_with_other_servers();
+        }
         // Others of the group may make the file before a new one that is opened later.
         let defers = hints.defers_open && !(mode.is_new && group.size > 1);
         let handle = client.open(&path, mode, group.id, defers)?;

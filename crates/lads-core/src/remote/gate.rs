@@ -45,6 +45,9 @@ pub enum Breach {
     /// A frame counts as written that was not sent, or was written before.
     #[error("it wrote a frame that was not sent")]
     Written,
+    /// A frame was refused that was not sent, or was written before.
+    #[error("it refused a frame that was not sent")]
+    Refused,
     /// A text is too long.
     #[error("it sent a text that is too long")]
     Text,
@@ -82,6 +85,7 @@ impl Owed {
             Call::Sync { .. } | Call::Flush { .. } | Call::Close { .. } => Self::Done,
             Call::SetSize { .. } | Call::Preallocate { .. } | Call::Delete { .. } => Self::Done,
             Call::SetShared { .. } | Call::Lock { .. } | Call::Unlock { .. } => Self::Done,
+            Call::Fence { .. } => Self::Done,
             Call::Size { .. } | Call::End { .. } | Call::AddShared { .. } => Self::Number,
             Call::Read { position, length, .. } => {
                 let (position, length) = (*position, *length);
@@ -93,8 +97,10 @@ impl Owed {
     /// Takes an answer. Returns whether something is owed still.
     fn answer(&mut self, outcome: Outcome) -> Result<bool, Breach> {
         match (self, outcome) {
-            (Self::Bytes { in_frame, .. }, Outcome::Failed(failure)) => {
-                check_failure(failure)?;
+            (Self::Bytes { in_frame, .. }, Outcome::Failed(_) | Outcome::Lost) => {
+                if let Outcome::Failed(failure) = outcome {
+                    check_failure(failure)?;
+                }
                 if in_frame.is_none() { Ok(false) } else { Err(Breach::Answer) }
             }
             (_, Outcome::Failed(failure)) => check_failure(failure).map(|()| false),
@@ -162,8 +168,10 @@ impl Gate {
                 let answer = |owed: &mut Owed| owed.answer(*outcome);
                 self.settle(*number, answer, Breach::Unasked)?;
             }
-            // No more is sent than was written, whatever was granted.
+            ToClient::Again(frame) if !is_in_flight(*frame) => return Err(Breach::Refused),
+            // No more is sent than was written, whatever was granted or recalled.
             ToClient::Grant(_) | ToClient::Heartbeat => {}
+            ToClient::Again(_) | ToClient::Recall(_) => {}
         }
         Ok(message)
     }

@@ -103,6 +103,12 @@ impl Locks {
         Ok(!lock.grant().is_empty())
     }
 
+    /// Reports whether an owner has the lock of a file.
+    #[must_use]
+    pub fn has(&self, id: FileId, owner: Owner) -> bool {
+        self.files.get(&id).is_some_and(|lock| lock.owners.contains(&owner))
+    }
+
     /// Gives the lock of a file back. Returns who has it now; `None` if the owner does not have it.
     pub fn unlock(&mut self, id: FileId, owner: Owner) -> Option<Vec<Grant>> {
         let lock = self.files.get_mut(&id)?;

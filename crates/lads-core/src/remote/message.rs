@@ -15,7 +15,7 @@ use crate::units::EntryId;
 use crate::{wire_enum, wire_struct};
 
 /// The version of what is said here.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The longest message to a server, in bytes: the largest filetype, with a little beside it.
 pub const TO_SERVER_BYTES_MAX: usize = 25 * VIEW_PARTS_MAX + (64 << 10);
@@ -34,17 +34,50 @@ pub struct FileNumber(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ViewNumber(pub u32);
 
-impl ViewNumber {
-    /// What stands for the view in the row of a frame.
+/// A write that is one frame, as its client numbers it: below 2^31. A number may be used again when
+/// its write is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WriteNumber(pub u32);
+
+impl WriteNumber {
+    /// The number of the write that comes after this many.
+    #[must_use]
+    pub fn after(count: u64) -> Self {
+        Self((count & WRITE_BITS).try_into().expect("it has 31 bits"))
+    }
+}
+
+/// What the row of a frame says instead of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameOf {
+    /// The view through which it is written.
+    pub view: ViewNumber,
+    /// The write.
+    pub write: WriteNumber,
+    /// Whether the write was announced: the frame waits for the announcement.
+    pub is_announced: bool,
+}
+
+const WRITE_BITS: u64 = (1 << 31) - 1;
+const WRITE_SHIFT: u32 = 32;
+const ANNOUNCED: u64 = 1 << 63;
+
+impl FrameOf {
+    /// As the entry of a row: bits 0 to 31 are the view, 32 to 62 the write, 63 whether it was
+    /// announced.
     #[must_use]
     pub fn entry(self) -> EntryId {
-        EntryId(self.0.into())
+        let Self { view, write, is_announced } = self;
+        let write = (u64::from(write.0) & WRITE_BITS) << WRITE_SHIFT;
+        EntryId(u64::from(view.0) | write | if is_announced { ANNOUNCED } else { 0 })
     }
 
-    /// The view that the row of a frame is about; `None` if there can be no such view.
+    /// Reads it back.
     #[must_use]
-    pub fn of_entry(entry: EntryId) -> Option<Self> {
-        u32::try_from(entry.0).ok().map(Self)
+    pub fn of_entry(EntryId(entry): EntryId) -> Self {
+        let low = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).expect("it has 32 bits");
+        let write = WriteNumber(low((entry >> WRITE_SHIFT) & WRITE_BITS));
+        Self { view: ViewNumber(low(entry)), write, is_announced: entry & ANNOUNCED != 0 }
     }
 }
 
@@ -185,6 +218,25 @@ pub enum Call {
         /// The file.
         file: FileNumber,
     },
+    /// Answer when all writes of the client are known here, those that it has not sent too
+    /// ([`super::writes`]).
+    Fence {
+        /// The writes that it has not sent and has not announced before.
+        unsent: Vec<Unsent>,
+    },
+}
+
+/// A write that a client has not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// The write.
+    pub write: WriteNumber,
+    /// The view.
+    pub view: ViewNumber,
+    /// Its first position.
+    pub position: u64,
+    /// How many bytes.
+    pub length: u32,
 }
 
 /// What may be done with a file beside what it is locked for.
@@ -230,6 +282,11 @@ pub enum ToClient {
     Written(Vec<Written>),
     /// Room for this many further frames.
     Grant(u32),
+    /// A frame had to be refused, and can be sent again now. It is the number of frames that the
+    /// client sent before it.
+    Again(u64),
+    /// Another client waits for a write that was announced.
+    Recall(WriteNumber),
     /// This end is alive.
     Heartbeat,
     /// The connection ends; the text says why.
@@ -245,6 +302,8 @@ pub enum Outcome {
     Number(u64),
     /// It cannot be done.
     Failed(Failure),
+    /// It cannot be read: another client wrote there, and is gone before it has sent its data.
+    Lost,
 }
 
 /// Why something cannot be done.
@@ -271,9 +330,12 @@ wire_struct!(Request { number, frames_before, call });
 wire_struct!(OpenMode { reads, writes, creates, is_new });
 wire_struct!(Failure { operation, errno });
 wire_struct!(Written { frame, failure });
+wire_struct!(WriteNumber { 0 });
+wire_struct!(Unsent { write, view, position, length });
 crate::wire_list!(Written);
+crate::wire_list!(Unsent);
 wire_enum!(LockKind { 0 => Shared, 1 => Exclusive });
-wire_enum!(Outcome { 0 => Done, 1 => Number(number), 2 => Failed(failure) });
+wire_enum!(Outcome { 0 => Done, 1 => Number(number), 2 => Failed(failure), 3 => Lost });
 wire_enum!(ToServer { 1 => Hello { version, name }, 2 => Request(request), 3 => Heartbeat });
 wire_enum!(ToClient {
     1 => Hello { version, name },
@@ -282,6 +344,8 @@ wire_enum!(ToClient {
     4 => Grant(count),
     5 => Heartbeat,
     6 => Fatal(text),
+    7 => Again(frame),
+    8 => Recall(write),
 });
 wire_enum!(Call {
     1 => Open { file, path, mode, group },
@@ -300,6 +364,7 @@ wire_enum!(Call {
     14 => Delete { path },
     15 => Lock { file, kind },
     16 => Unlock { file },
+    17 => Fence { unsent },
 });
 
 /// Appends a message with its length before it.
@@ -336,6 +401,7 @@ mod tests {
     #[test]
     fn messages_come_back() {
         let (file, view, path) = (FileNumber(3), ViewNumber(7), b"a/b".to_vec());
+        let write = WriteNumber(9);
         let mode = OpenMode { reads: true, writes: false, creates: true, is_new: false };
         let calls = [
             Call::Open { file, path: path.clone(), mode, group: [9; 16] },
@@ -355,6 +421,7 @@ mod tests {
             Call::Lock { file, kind: LockKind::Shared },
             Call::Lock { file, kind: LockKind::Exclusive },
             Call::Unlock { file },
+            Call::Fence { unsent: vec![Unsent { write, view, position: 1 << 50, length: 7 }] },
         ];
         for (number, call) in (0..).zip(calls) {
             comes_back(&ToServer::Request(Request { number, frames_before: 2, call }));
@@ -364,7 +431,20 @@ mod tests {
         let written = vec![Written { frame: 3, failure: Some(failure) }];
         comes_back(&ToClient::Written(written));
         comes_back(&ToClient::Reply { number: 4, outcome: Outcome::Failed(failure) });
+        comes_back(&ToClient::Reply { number: 5, outcome: Outcome::Lost });
         comes_back(&ToClient::Grant(5));
+        comes_back(&ToClient::Again(6));
+        comes_back(&ToClient::Recall(write));
+    }
+
+    #[test]
+    fn writes_are_numbered_with_31_bits() {
+        assert_eq!(WriteNumber::after((1 << 31) + 5), WriteNumber(5));
+        for is_announced in [false, true] {
+            let (view, write) = (ViewNumber(u32::MAX), WriteNumber((1 << 31) - 1));
+            let of = FrameOf { view, write, is_announced };
+            assert_eq!(FrameOf::of_entry(of.entry()), of);
+        }
     }
 
     proptest! {

@@ -2,26 +2,21 @@
 //!
 //! A client's requests are done one after the other, in the order of their numbers; the requests of
 //! other clients are not waited for (the RFS paper, section 3.3). Frames are written as they come,
-//! several at a time. MPI wants accesses of one process through one file to be as if they followed
-//! each other (MPI 4.0, section 14.6.1). So:
+//! several at a time. A request waits until all frames that were sent before it have come and their
+//! place in the file is known. Which writes it waits for then, and which writes wait for each
+//! other, is decided for all clients together ([`super::writes`]).
 //!
-//! - A request waits until all frames that were sent before it have come; one that is about data
-//!   waits until these frames are written, and one that reads waits until those of them are that
-//!   may have bytes of the file in common with what it reads.
-//!   Such a read may find a file shorter than an earlier frame makes it, which is written further
-//!   behind: a client that is told of an end asks again when all its frames are written.
-//! - A frame waits until its view and those of all earlier frames are known, and until earlier
-//!   frames are written that may have bytes of the file in common with it.
-//!
-//! Messages and frames overtake each other on the way: a frame may come before its view. For the
-//! same reason, a client sends nothing that could change the answer to a request before it has the
-//! answer.
+//! Messages and frames overtake each other on the way: a frame may come before its view or its
+//! announcement. Then it waits for them, and so do all later frames of the client, which may have
+//! bytes in common with it. For the same reason, a client sends nothing that could change the
+//! answer to a request before it has the answer.
 
-use super::message::{Call, Failure, FileNumber, ViewNumber, Written};
+use super::extent::Extent;
+use super::message::{Call, Failure, FileNumber, FrameOf, ViewNumber, WriteNumber};
 use crate::frame::Row;
 use crate::limits::{CLIENT_FILES_MAX, CLIENT_FILETYPES_BYTES_MAX, CLIENT_VIEWS_MAX};
 use crate::view::View;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use thiserror::Error;
@@ -41,44 +36,58 @@ pub enum Breach {
     /// There is no such file or view.
     #[error("a file or a view that does not exist")]
     Unknown,
+    /// More reads than a client may have at a time.
+    #[error("too many reads at a time")]
+    Reads,
 }
 
-/// A frame whose turn has come.
+/// A frame whose place is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct Placed {
     /// The number of frames that came before it.
     pub frame: u64,
     /// The file.
     pub file: FileNumber,
-    /// The view.
-    pub view: Arc<View>,
-    /// The positions of its bytes in the stream of the view.
-    pub positions: Range<u64>,
+    /// The write.
+    pub write: WriteNumber,
+    /// Whether the client had announced it.
+    pub is_announced: bool,
+    /// Where its bytes belong.
+    pub extent: Extent,
+    /// Why it cannot be written, if it cannot.
+    pub failure: Option<Failure>,
 }
 
 /// What one client has asked for, and what has become of it.
 #[derive(Debug, Default)]
 pub struct Order {
     files: HashMap<FileNumber, File>,
-    views: HashMap<ViewNumber, Arc<Seen>>,
-    /// Views that were forgotten while frames still needed them: they take memory, too.
-    forgotten: Vec<Weak<Seen>>,
+    views: HashMap<ViewNumber, Seen<Arc<View>>>,
+    /// Views that were forgotten while writes still needed them: they take memory, too, and refused
+    /// frames come again.
+    forgotten: HashMap<ViewNumber, Seen<Weak<View>>>,
     requests: u64,
     /// Frames that have come.
     frames: u64,
-    /// Frames that are not written yet.
-    open: BTreeMap<u64, Frame>,
+    /// Of these, those whose place was not taken yet.
+    coming: VecDeque<Frame>,
 }
 
-/// A view that is set.
-#[derive(Debug)]
-struct Seen {
+/// A view that is set, or was.
+#[derive(Clone, Debug)]
+struct Seen<V> {
     file: FileNumber,
-    view: Arc<View>,
+    view: V,
     /// The bytes of its filetype as it travelled.
     bytes: usize,
     /// Why nothing can be written through it.
     failure: Option<Failure>,
+}
+
+impl<V> Seen<V> {
+    fn with<W>(&self, view: W) -> Seen<W> {
+        Seen { file: self.file, view, bytes: self.bytes, failure: self.failure }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -89,19 +98,11 @@ struct File {
 
 #[derive(Debug)]
 struct Frame {
-    view: ViewNumber,
+    number: u64,
+    of: FrameOf,
     positions: Range<u64>,
-    /// Known when the view is.
-    place: Option<Place>,
-    is_started: bool,
-}
-
-/// Where a frame goes. It keeps its view, which the client may have forgotten.
-#[derive(Debug)]
-struct Place {
-    seen: Arc<Seen>,
-    /// The bytes of the file between the first and the last of the frame.
-    reach: Range<u64>,
+    /// Its view, if that is known: the client may forget it.
+    seen: Option<Seen<Arc<View>>>,
 }
 
 impl Order {
@@ -117,46 +118,19 @@ impl Order {
         Ok(())
     }
 
-    /// Reports whether a request may be executed now. `frames_before` is the number in the request.
+    /// Reports whether all that was sent before a request has come. `frames_before` is the number
+    /// in the request; `is_writing` tells whether frames that were placed are not written.
     #[must_use]
-    pub fn is_ready(&self, frames_before: u64, call: &Call) -> bool {
-        if self.frames < frames_before {
-            return false;
-        }
-        let file = match call {
-            Call::Open { .. } | Call::Forget { .. } => return true,
+    pub fn is_ready(&self, frames_before: u64, call: &Call, is_writing: bool) -> bool {
+        let is_coming = || self.coming.front().is_some_and(|it| it.number < frames_before);
+        match call {
+            _ if self.frames < frames_before => false,
+            Call::Open { .. } | Call::Forget { .. } | Call::Lock { .. } => true,
+            Call::AddShared { .. } | Call::SetShared { .. } => true,
             // Views that were forgotten make room when their frames are written.
-            Call::View { filetype, .. } => {
-                return self.has_room_for(filetype.len()) || !self.is_writing();
-            }
-            Call::AddShared { .. } | Call::SetShared { .. } | Call::Lock { .. } => return true,
-            Call::Delete { .. } => None,
-            Call::Read { view, position, length } => {
-                return !self.is_open_in(frames_before, *view, *position, *length);
-            }
-            Call::End { view } => self.file_of(*view),
-            Call::Sync { file } | Call::Flush { file } | Call::Close { file } => Some(*file),
-            Call::Size { file } | Call::Unlock { file } => Some(*file),
-            Call::SetSize { file, .. } | Call::Preallocate { file, .. } => Some(*file),
-        };
-        let is_of = |frame: &Frame| match (&frame.place, file) {
-            (Some(place), Some(file)) => place.seen.file == file,
-            // It may be of any file.
-            _ => true,
-        };
-        !self.open.range(..frames_before).any(|(_, frame)| is_of(frame))
-    }
-
-    /// Whether one of the first frames is not written that may have bytes in common with what is to
-    /// be read.
-    fn is_open_in(&self, frames_before: u64, view: ViewNumber, position: u64, length: u32) -> bool {
-        let end = position.saturating_add(length.into());
-        let wanted = self.views.get(&view).map(|it| (it.file, it.view.reach(&(position..end))));
-        self.open.range(..frames_before).any(|(_, frame)| match (frame.bytes(), &wanted) {
-            (Some(bytes), Some(wanted)) => meet(&bytes, wanted),
-            // They may be of any file.
-            _ => true,
-        })
+            Call::View { filetype, .. } => self.has_room_for(filetype.len()) || !is_writing,
+            _ => !is_coming(),
+        }
     }
 
     /// A file is opened, or cannot be.
@@ -173,11 +147,12 @@ impl Order {
 
     /// A file is closed; its views are forgotten.
     pub fn close(&mut self, file: FileNumber) {
-        self.find_places();
+        self.find_views();
         self.files.remove(&file);
         let views = self.views.extract_if(|_, seen| seen.file == file);
-        self.forgotten.extend(views.map(|(_, seen)| Arc::downgrade(&seen)));
-        self.forgotten.retain(|seen| seen.strong_count() > 0);
+        self.forgotten
+            .extend(views.map(|(view, seen)| (view, seen.with(Arc::downgrade(&seen.view)))));
+        self.forgotten.retain(|_, seen| seen.view.strong_count() > 0);
     }
 
     /// Why a file cannot be used; `None` if it can.
@@ -211,16 +186,16 @@ impl Order {
         of.failure = of.failure.or(failure);
         let bytes = if failure.is_some() { 0 } else { bytes };
         let view = Arc::new(view.unwrap_or_else(|_| View::whole()));
-        let seen = Seen { file, view, bytes, failure: of.failure };
-        self.views.insert(number, Arc::new(seen));
+        self.views.insert(number, Seen { file, view, bytes, failure: of.failure });
         Ok(failure)
     }
 
     /// A view is not needed any more.
     pub fn forget(&mut self, view: ViewNumber) {
-        self.find_places();
-        self.forgotten.extend(self.views.remove(&view).map(|seen| Arc::downgrade(&seen)));
-        self.forgotten.retain(|seen| seen.strong_count() > 0);
+        self.find_views();
+        let gone = self.views.remove(&view);
+        self.forgotten.extend(gone.map(|seen| (view, seen.with(Arc::downgrade(&seen.view)))));
+        self.forgotten.retain(|_, seen| seen.view.strong_count() > 0);
     }
 
     /// The view with this number, and its file.
@@ -238,99 +213,69 @@ impl Order {
     /// If it breaks the protocol.
     pub fn on_frame(&mut self, rows: &[Row]) -> Result<u64, Breach> {
         let [row] = rows else { return Err(Breach::Frame) };
-        let view = ViewNumber::of_entry(row.block.entry).ok_or(Breach::Frame)?;
+        let of = FrameOf::of_entry(row.block.entry);
         let positions = row.block.offset..row.block.end();
         let number = self.frames;
         self.frames += 1;
-        self.open.insert(number, Frame { view, positions, place: None, is_started: false });
+        self.coming.push_back(Frame { number, of, positions, seen: None });
         Ok(number)
     }
 
-    /// Frames that cannot be written, and why. They are not waited for any more.
-    pub fn take_failed(&mut self) -> Vec<Written> {
-        self.find_places();
-        let mut failed = Vec::new();
-        for (number, frame) in self.open.iter().filter(|(_, frame)| !frame.is_started) {
-            let Some(Place { seen, reach }) = &frame.place else { continue };
-            let closed = (!self.files.contains_key(&seen.file)).then_some(CLOSED);
-            let beyond = reach.is_empty().then_some(BEYOND);
-            if let Some(failure) = closed.or(seen.failure).or(beyond) {
-                failed.push(Written { frame: *number, failure: Some(failure) });
-            }
-        }
-        failed.iter().for_each(|written| drop(self.open.remove(&written.frame)));
-        failed
+    /// The next frame whose place is known, in the order in which they came. `is_expected` tells
+    /// whether the announcement of an announced one is here.
+    pub fn next_placed(&mut self, is_expected: impl Fn(WriteNumber) -> bool) -> Option<Placed> {
+        self.find_views();
+        let Self { files, coming, .. } = self;
+        let failure_of = |seen: &Seen<Arc<View>>| {
+            let closed = (!files.contains_key(&seen.file)).then_some(CLOSED);
+            closed.or(seen.failure)
+        };
+        let is_known = |it: &mut Frame| {
+            let is_due = |seen: &Seen<Arc<View>>| {
+                !it.of.is_announced || failure_of(seen).is_some() || is_expected(it.of.write)
+            };
+            it.seen.as_ref().is_some_and(is_due)
+        };
+        let Frame { number: frame, of, positions, seen } = coming.pop_front_if(is_known)?;
+        let FrameOf { write, is_announced, .. } = of;
+        let seen = seen?;
+        let failure = failure_of(&seen);
+        let extent = Extent::new(seen.view, positions);
+        let failure = failure.or_else(|| extent.reach().is_empty().then_some(BEYOND));
+        Some(Placed { frame, file: seen.file, write, is_announced, extent, failure })
     }
 
-    /// Frames whose turn has come. Those that cannot be written are taken before. A frame whose
-    /// view is not known may have any bytes in common with later ones, whose view may be an older
-    /// one.
-    pub fn take_starts(&mut self) -> Vec<Start> {
-        self.find_places();
-        // Those that are being written may come later: their views were known first.
-        let started = self.open.values().filter(|frame| frame.is_started);
-        let mut before: Vec<_> = started.filter_map(Frame::bytes).collect();
-        let mut starts = Vec::new();
-        for (number, frame) in self.open.iter_mut().filter(|(_, frame)| !frame.is_started) {
-            let (Some(bytes), Some(place)) = (frame.bytes(), &frame.place) else { break };
-            if !before.iter().any(|other| meet(other, &bytes)) {
-                frame.is_started = true;
-                let (file, view) = (place.seen.file, Arc::clone(&place.seen.view));
-                starts.push(Start {
-                    frame: *number,
-                    file,
-                    view,
-                    positions: frame.positions.clone(),
-                });
-            }
-            before.push(bytes);
-        }
-        starts
-    }
-
-    /// A frame is written, or could not be.
-    pub fn on_written(&mut self, frame: u64) {
-        self.open.remove(&frame);
-    }
-
-    /// Reports whether a frame is being written.
+    /// The number of frames that are here and not placed.
     #[must_use]
-    pub fn is_writing(&self) -> bool {
-        self.open.values().any(|frame| frame.is_started)
+    pub fn coming_count(&self) -> usize {
+        self.coming.len()
     }
 
-    fn file_of(&self, view: ViewNumber) -> Option<FileNumber> {
-        self.views.get(&view).map(|seen| seen.file)
+    /// Takes the numbers of these frames, which will not be placed.
+    pub fn take_coming(&mut self) -> Vec<u64> {
+        self.coming.drain(..).map(|frame| frame.number).collect()
     }
 
     /// Whether one more filetype may be kept, of this many bytes.
     fn has_room_for(&self, bytes: usize) -> bool {
         let known = self.views.values().map(|seen| seen.bytes);
-        let forgotten = self.forgotten.iter().filter_map(Weak::upgrade).map(|seen| seen.bytes);
-        known.chain(forgotten).sum::<usize>() + bytes <= CLIENT_FILETYPES_BYTES_MAX
+        let forgotten = self.forgotten.values().filter(|seen| seen.view.strong_count() > 0);
+        let all = known.chain(forgotten.map(|seen| seen.bytes));
+        all.sum::<usize>() + bytes <= CLIENT_FILETYPES_BYTES_MAX
     }
 
-    /// Finds out where frames go whose view has become known.
-    fn find_places(&mut self) {
-        for frame in self.open.values_mut().filter(|frame| frame.place.is_none()) {
-            let Some(seen) = self.views.get(&frame.view) else { continue };
-            let reach = seen.view.reach(&frame.positions);
-            frame.place = Some(Place { seen: Arc::clone(seen), reach });
+    /// Finds the views of frames that have become known.
+    fn find_views(&mut self) {
+        let Self { views, forgotten, coming, .. } = self;
+        let remembered = |view: &ViewNumber| {
+            let seen = forgotten.get(view)?;
+            Some(seen.with(seen.view.upgrade()?))
+        };
+        for frame in coming.iter_mut().filter(|frame| frame.seen.is_none()) {
+            let view = &frame.of.view;
+            frame.seen = views.get(view).cloned().or_else(|| remembered(view));
         }
     }
-}
-
-impl Frame {
-    /// Its file, and where in it the first and the last of its bytes lie, if that is known.
-    fn bytes(&self) -> Option<(FileNumber, Range<u64>)> {
-        let place = self.place.as_ref()?;
-        Some((place.seen.file, place.reach.clone()))
-    }
-}
-
-/// Whether two frames may have bytes in common.
-fn meet(one: &(FileNumber, Range<u64>), other: &(FileNumber, Range<u64>)) -> bool {
-    one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
 }
 
 /// What a piece for a file that was closed fails with: `EBADF`.

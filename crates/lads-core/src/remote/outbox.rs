@@ -8,7 +8,9 @@
 //! then sends what it staged before, which frees no memory, and must stage everything: of five
 //! snapshots of which 60 % can be sent in a phase, 82 % in place of 40 %.
 //!
-//! A buffer never overtakes an earlier one with bytes of the file in common.
+//! A buffer never overtakes an earlier one with bytes of the file in common. One that another
+//! process waits for ([`super::writes`]) is sent before all others, after those that it cannot
+//! overtake.
 //!
 //! ```text
 //!          put             start_staging         on_staged
@@ -20,8 +22,10 @@
 //!                                   │ on_written
 //!                                   └──────────► free
 //! ```
+//!
+//! A server may refuse a frame that is sent: then it is not sent, and is sent again.
 
-use super::message::{FRAME_BYTES, FileNumber, ViewNumber};
+use super::message::{FRAME_BYTES, FileNumber, FrameOf, Unsent, ViewNumber, WriteNumber};
 use super::policy::{BUFFER_BYTES_MIN, BUFFERS_MIN, WAITING_IN_MEMORY, WAITING_PART};
 use crate::staging::{Slot, Slots};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -52,6 +56,10 @@ pub struct Outbox<B, T> {
     sent: u64,
     /// Frames that are sent, by the number of frames that were sent before.
     under_way: BTreeMap<u64, u64>,
+    /// Frames that are not sent and that others wait for.
+    recalled: BTreeSet<u64>,
+    /// For how many frames the server has room.
+    grants: u32,
     /// How many frames have their buffer in memory, sent or not.
     in_memory: u32,
     /// How many stay in memory when others are staged in the background.
@@ -64,6 +72,8 @@ struct Frame<B, T> {
     goes: Goes,
     about: T,
     place: Place<B>,
+    /// Whether the server knows of it.
+    is_announced: bool,
 }
 
 /// Where a frame goes.
@@ -73,6 +83,8 @@ pub struct Goes {
     pub file: FileNumber,
     /// The view.
     pub view: ViewNumber,
+    /// The positions in the stream of the view.
+    pub positions: Range<u64>,
     /// The bytes of the file between its first and its last.
     pub reach: Range<u64>,
 }
@@ -99,12 +111,14 @@ pub enum Place<B> {
 pub struct Next<B, T> {
     /// The number of frames that were sent before it.
     pub number: u64,
-    /// Its view.
-    pub view: ViewNumber,
+    /// What its row says of it.
+    pub of: FrameOf,
     /// What is known about it.
     pub about: T,
     /// Where its bytes are.
     pub place: Place<B>,
+    /// Whether there is no further grant.
+    pub is_last_grant: bool,
 }
 
 /// A frame that is to be staged.
@@ -132,6 +146,8 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             waiting: BTreeSet::new(),
             sent: 0,
             under_way: BTreeMap::new(),
+            recalled: BTreeSet::new(),
+            grants: 0,
             in_memory: 0,
             waiting_min: WAITING_IN_MEMORY.min((buffers / WAITING_PART) as usize),
             slots,
@@ -141,12 +157,22 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// A buffer is to be sent.
     pub fn put(&mut self, goes: Goes, about: T, buffer: B) {
         let place = Place::Memory(buffer);
-        *self.unsent_of_views.entry(goes.view).or_default() += 1;
-        self.frames.insert(self.count, Frame { goes, about, place });
-        self.unsent.insert(self.count);
+        self.add_to_unsent(self.count, goes.view);
+        self.frames.insert(self.count, Frame { goes, about, place, is_announced: false });
         self.waiting.insert(self.count);
         self.in_memory += 1;
         self.count += 1;
+    }
+
+    /// The server has room for further frames.
+    pub fn on_grant(&mut self, count: u32) {
+        self.grants = self.grants.saturating_add(count);
+    }
+
+    /// Reports whether the server has no room for a frame.
+    #[must_use]
+    pub fn is_without_grant(&self) -> bool {
+        self.grants == 0
     }
 
     /// The number of frames that were put in so far.
@@ -165,6 +191,12 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     #[must_use]
     pub fn in_memory(&self) -> u32 {
         self.in_memory
+    }
+
+    /// Returns how many frames are not sent.
+    #[must_use]
+    pub fn unsent_count(&self) -> usize {
+        self.unsent.len()
     }
 
     /// Returns how many frames are sent and not written.
@@ -238,17 +270,70 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let id = self.find_next(is_waited_for)?;
         let number = self.sent;
         self.sent += 1;
+        self.grants -= 1;
         let view = self.frames[&id].goes.view;
         self.take_from_unsent(id, view);
         self.under_way.insert(number, id);
         let frame = &self.frames[&id];
         let (about, place) = (frame.about.clone(), frame.place.clone());
-        Some(Next { number, view, about, place })
+        let (write, is_announced) = (WriteNumber::after(id), frame.is_announced);
+        let of = FrameOf { view, write, is_announced };
+        Some(Next { number, of, about, place, is_last_grant: self.grants == 0 })
+    }
+
+    /// The frames that are not sent and of which the server does not know: it is told of them now.
+    pub fn announce(&mut self) -> Vec<Unsent> {
+        let mut news = Vec::new();
+        for id in &self.unsent {
+            let frame = self.frames.get_mut(id).expect("it is not sent");
+            if !std::mem::replace(&mut frame.is_announced, true) {
+                let Goes { view, positions, .. } = &frame.goes;
+                let length = positions.end - positions.start;
+                news.push(Unsent {
+                    write: WriteNumber::after(*id),
+                    view: *view,
+                    position: positions.start,
+                    length: length.try_into().expect("a frame is shorter"),
+                });
+            }
+        }
+        news
+    }
+
+    /// Others wait for a write that was announced. Nothing is done if it is sent.
+    pub fn recall(&mut self, write: WriteNumber) {
+        let id = self.unsent.iter().find(|id| WriteNumber::after(**id) == write).copied();
+        self.recalled.extend(id);
+    }
+
+    /// Reports whether others wait for a frame that is not sent.
+    #[must_use]
+    pub fn is_recalled(&self) -> bool {
+        !self.recalled.is_empty()
+    }
+
+    /// A frame was refused, and can be sent again.
+    pub fn again(&mut self, number: u64) {
+        let Some(id) = self.under_way.remove(&number) else { return };
+        let frame = self.frames.get_mut(&id).expect("it is not written");
+        frame.is_announced = true;
+        let (view, is_in_memory) = (frame.goes.view, matches!(frame.place, Place::Memory(_)));
+        self.add_to_unsent(id, view);
+        if is_in_memory {
+            self.waiting.insert(id);
+        }
+        self.recalled.insert(id);
+    }
+
+    fn add_to_unsent(&mut self, id: u64, view: ViewNumber) {
+        *self.unsent_of_views.entry(view).or_default() += 1;
+        self.unsent.insert(id);
     }
 
     /// A frame of a view is sent, or forgotten.
     fn take_from_unsent(&mut self, id: u64, view: ViewNumber) {
         self.waiting.remove(&id);
+        self.recalled.remove(&id);
         if !self.unsent.remove(&id) {
             return;
         }
@@ -262,21 +347,38 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// Reports whether there is a frame that can be sent now.
     #[must_use]
     pub fn has_next(&self) -> bool {
-        self.unsent
-            .iter()
-            .next()
-            .is_some_and(|oldest| !self.is_moving(*oldest) || self.find_next(false).is_some())
+        let is_moving = self.unsent.first().is_none_or(|oldest| self.is_moving(*oldest));
+        !is_moving && self.grants > 0 || self.find_next(false).is_some()
     }
 
     fn find_next(&self, is_waited_for: bool) -> Option<u64> {
+        if self.grants == 0 {
+            return None;
+        }
         let oldest = *self.unsent.first()?;
         let may_overtake = |id: &&u64| {
             let goes = &self.frames[*id].goes;
             !self.is_unsent_in(goes.file, &goes.reach, **id)
         };
         let in_memory = || self.waiting.iter().find(may_overtake).copied();
-        let next = if is_waited_for { oldest } else { in_memory().unwrap_or(oldest) };
+        let next = match self.recalled.first() {
+            Some(recalled) => self.first_before(*recalled),
+            None if is_waited_for => oldest,
+            None => in_memory().unwrap_or(oldest),
+        };
         if self.is_moving(next) { in_memory() } else { Some(next) }
+    }
+
+    /// The first frame that must be sent before this one, or this one.
+    fn first_before(&self, mut id: u64) -> u64 {
+        loop {
+            let goes = &self.frames[&id].goes;
+            let is_before = |other: &&u64| self.frames[*other].goes.meets(goes.file, &goes.reach);
+            match self.unsent.range(..id).find(is_before) {
+                Some(before) => id = *before,
+                None => return id,
+            }
+        }
     }
 
     /// Whether a frame is on its way to the local disk.
@@ -377,6 +479,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.unsent_of_views.clear();
         self.waiting.clear();
         self.under_way.clear();
+        self.recalled.clear();
         self.in_memory = 0;
     }
 }
@@ -390,11 +493,18 @@ mod tests {
     const FILE: FileNumber = FileNumber(1);
 
     fn outbox(slots: u64) -> Outbox<u64, u64> {
-        Outbox::new(16, Slots::new(slots * u64::from(SLOT_BYTES), SLOT_BYTES, 2))
+        let mut outbox = Outbox::new(16, Slots::new(slots * u64::from(SLOT_BYTES), SLOT_BYTES, 2));
+        outbox.on_grant(u32::MAX);
+        outbox
     }
 
     fn goes(start: u64) -> Goes {
-        Goes { file: FILE, view: ViewNumber(1), reach: start..start + 1 }
+        Goes {
+            file: FILE,
+            view: ViewNumber(1),
+            positions: start..start + 1,
+            reach: start..start + 1,
+        }
     }
 
     fn filled(slots: u64, frames: u64) -> Outbox<u64, u64> {
@@ -470,6 +580,7 @@ mod tests {
     #[test]
     fn of_eight_buffers_one_stays_beside_those_that_are_under_way() {
         let mut outbox = Outbox::new(8, Slots::new(9 << 20, SLOT_BYTES, 2));
+        outbox.on_grant(8);
         (0..4).for_each(|frame| outbox.put(goes(frame), frame, frame));
         next(&mut outbox, false);
         next(&mut outbox, false);

@@ -9,7 +9,8 @@ use super::world::{FILES, Stats};
 use lads_core::frame::Row;
 use lads_core::issue::Operation;
 use lads_core::remote::message::{
-    Call, Failure, FileNumber, OpenMode, Outcome, Request, ToClient, ViewNumber,
+    Call, Failure, FileNumber, FrameOf, OpenMode, Outcome, Request, ToClient, ViewNumber,
+    WriteNumber,
 };
 use lads_core::units::Block;
 use lads_core::view::Datatype;
@@ -18,9 +19,6 @@ use std::collections::{BTreeMap, VecDeque};
 /// The files are dealt to the clients in blocks of this many bytes, in turn: no two clients write
 /// the same byte, and all their views reach over the same bytes.
 const BLOCK_BYTES: u64 = 8;
-
-/// Frames that the server has room for, for each client.
-const FRAMES_MAX: usize = 6;
 
 /// What a client writes or reads: in which file, and which bytes of it.
 #[derive(Clone, Debug)]
@@ -59,6 +57,8 @@ pub(crate) struct Client {
     /// Frames that were made, and of these those that wait for room.
     frames: u64,
     outbox: VecDeque<(Row, Stamp)>,
+    /// Frames that the server has room for.
+    room: u32,
     /// Frames of which nothing was heard.
     unwritten: BTreeMap<u64, Unwritten>,
     asked: BTreeMap<u64, Asked>,
@@ -120,6 +120,7 @@ impl Client {
             requests: 0,
             frames: 0,
             outbox: VecDeque::new(),
+            room: 0,
             unwritten: BTreeMap::new(),
             asked: BTreeMap::new(),
         }
@@ -137,9 +138,10 @@ impl Client {
 
     /// Sends what there is room for.
     pub(crate) fn send(&mut self, to: &mut Received) {
-        while self.unwritten.len() - self.outbox.len() < FRAMES_MAX {
-            let Some(frame) = self.outbox.pop_front() else { return };
-            to.frames.push_back(frame);
+        while self.room > 0 {
+            let Some((row, stamp)) = self.outbox.pop_front() else { return };
+            self.room -= 1;
+            to.frames.push_back((row, self.room == 0, stamp));
         }
     }
 
@@ -280,7 +282,8 @@ impl Client {
         let OpenFile { number, disk, failure, view, kind, .. } = self.files[index];
         let (offset, places) = self.piece(kind, rng);
         let length = u32::try_from(places.len()).unwrap();
-        let block = Block { entry: view.entry(), offset, length };
+        let of = FrameOf { view, write: WriteNumber::after(self.frames), is_announced: false };
+        let block = Block { entry: of.entry(), offset, length };
         let unwritten = Unwritten { stamp, file: number, failure, places: places.clone() };
         self.unwritten.insert(self.frames, unwritten);
         self.frames += 1;
@@ -341,8 +344,12 @@ impl Client {
                 assert_eq!(early, None, "answered before this write was");
                 self.finish(number)
             }
+            Some(ToClient::Grant(count)) => {
+                self.room += count;
+                Vec::new()
+            }
+            Some(ToClient::Hello { .. }) | None => Vec::new(),
             Some(message) => panic!("{message:?}"),
-            None => Vec::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Clients of remote files and a server, on one thread, in any order: what a seed chooses.
 //!
-//! The real [`Order`](lads_core::remote::order::Order) and
-//! [`scatter`](lads_core::remote::scatter::scatter) decide; clients, server, network and disk are
+//! The real [`Server`](lads_core::remote::server::Server) and
+//! [`scatter`](lads_core::remote::scatter::scatter) decide; clients, network and disk are
 //! simulated. Messages and frames overtake each other, storage does its work in any order and may
 //! fail, a connection may be lost at any time, and the server may crash. Bytes are not simulated: a
 //! byte of a file holds the number of the write that put it there, so that nothing can be mixed up

@@ -1,18 +1,17 @@
-//! One client's session at the server, and its part of the storage's work.
+//! The server of one client, and its part of the storage's work.
 
 use super::disk::{DiskFile, Stamp};
 use super::rng::Rng;
 use super::world::{FILES, Stats};
-use lads_core::frame::Row;
+use lads_core::frame::{Header, Row};
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
-use lads_core::remote::message::{
-    Call, Failure, FileNumber, Outcome, Request, ToClient, ViewNumber, Written,
-};
-use lads_core::remote::order::{Order, Start};
+use lads_core::remote::locks::{ClientNumber, FileId};
+use lads_core::remote::message::{Failure, FileNumber, Outcome, Request, ToClient, ToServer};
 use lads_core::remote::scatter::{Spot, scatter};
-use lads_core::units::OstId;
-use lads_core::view::{Datatype, View};
+use lads_core::remote::server::{Act, Server, Task, Work};
+use lads_core::units::{Instant, OstId};
+use lads_core::view::View;
 use std::collections::{HashMap, VecDeque};
 
 /// Stripes of the files: several in each, so that a frame is written in parts.
@@ -25,19 +24,20 @@ pub(crate) struct Sent {
     pub(crate) bytes: VecDeque<(u64, Vec<Stamp>)>,
 }
 
-/// What a client sent: requests, and frames with the number of the write.
+/// What a client sent: requests, and frames with the number of the write and whether it was the
+/// last for which there was room.
 #[derive(Default)]
 pub(crate) struct Received {
     pub(crate) requests: VecDeque<Request>,
-    pub(crate) frames: VecDeque<(Row, Stamp)>,
+    pub(crate) frames: VecDeque<(Row, bool, Stamp)>,
 }
 
 pub(crate) struct Session {
-    order: Order,
+    server: Server,
+    number: ClientNumber,
     /// Which file on the disk it is.
     files: HashMap<FileNumber, usize>,
     stamps: HashMap<u64, Stamp>,
-    pending: Option<Request>,
     jobs: Vec<Job>,
     /// Frames that are being written: jobs that are not done, and the first failure.
     writing: HashMap<u64, (usize, Option<Failure>)>,
@@ -56,16 +56,18 @@ pub(crate) enum Fate {
 
 enum Job {
     Write { frame: u64, disk: usize, stamp: Stamp, spots: Vec<Spot> },
-    Read { number: u64, disk: usize, spots: Vec<Spot> },
+    Task(Task),
 }
 
 impl Session {
     pub(crate) fn new() -> Self {
+        let mut server = Server::new("host".to_owned(), FRAMES_MAX);
+        let number = server.connect(NOW);
         Self {
-            order: Order::default(),
+            server,
+            number,
             files: HashMap::new(),
             stamps: HashMap::new(),
-            pending: None,
             jobs: Vec::new(),
             writing: HashMap::new(),
             outcomes: Vec::new(),
@@ -74,105 +76,53 @@ impl Session {
 
     /// Takes in a frame that has come, if there is one.
     pub(crate) fn take_frame(&mut self, from: &mut Received, to: &mut Sent, stats: &mut Stats) {
-        let Some((row, stamp)) = from.frames.pop_front() else { return };
-        let number = self.order.on_frame(&[row]).unwrap();
-        let view = ViewNumber::of_entry(row.block.entry).unwrap();
-        stats.overtakings += u64::from(self.order.view(view).is_err());
+        let Some((row, is_last_grant, stamp)) = from.frames.pop_front() else { return };
+        let header = Header {
+            count: 1,
+            payload_bytes: row.block.length,
+            table_crc: 0,
+            number: 0,
+            sink_ost: OstId(0),
+            is_last_grant,
+            has_only_sums: false,
+        };
+        self.server.on_head(self.number, &header, &[row]).unwrap();
+        let waiting = self.server.coming_count(self.number);
+        let number = self.server.on_frame(self.number, &[row], NOW).unwrap();
+        stats.overtakings += u64::from(self.server.coming_count(self.number) > waiting);
         self.stamps.insert(number, stamp);
         self.advance(to);
     }
 
-    /// Takes in a request, if one has come and that before it is done; does it if its turn has
-    /// come.
-    pub(crate) fn take_request(
-        &mut self,
-        from: &mut Received,
-        to: &mut Sent,
-        disk: &mut [DiskFile],
-    ) {
-        if self.pending.is_none() {
-            self.pending = from.requests.pop_front();
-            if let Some(Request { number, .. }) = &self.pending {
-                self.order.on_request(*number).unwrap();
-            }
+    /// Takes in a request, if one has come and there is room for it.
+    pub(crate) fn take_request(&mut self, from: &mut Received, to: &mut Sent) {
+        if !self.server.has_room_for_message(self.number) {
+            return;
         }
-        let is_ready = |it: &mut Request| self.order.is_ready(it.frames_before, &it.call);
-        let Some(request) = self.pending.take_if(is_ready) else { return };
-        let number = request.number;
-        let outcome = self.call(request, disk);
+        let Some(request) = from.requests.pop_front() else { return };
+        self.server.on_message(self.number, ToServer::Request(request), NOW).unwrap();
         self.advance(to);
-        if let Some(outcome) = outcome {
-            let outcome = outcome.map_or_else(Outcome::Failed, |()| Outcome::Done);
-            to.messages.push_back(ToClient::Reply { number, outcome });
-        }
-    }
-
-    fn call(&mut self, request: Request, disk: &mut [DiskFile]) -> Option<Result<(), Failure>> {
-        Some(match request.call {
-            Call::Open { file, path, .. } => {
-                let found = FILES.iter().position(|name| name.as_bytes() == path);
-                self.order.open(file, found.is_none().then_some(NO_FILE)).unwrap();
-                self.files.extend(found.map(|found| (file, found)));
-                found.map(|_| ()).ok_or(NO_FILE)
-            }
-            Call::View { view, file, displacement, filetype } => {
-                let datatype = Datatype::take(&filetype);
-                let made = datatype.and_then(|it| View::new(displacement, &it));
-                let made = made.map_err(|_| NO_VIEW);
-                let failure = self.order.set_view(view, file, filetype.len(), made).unwrap();
-                failure.map_or(Ok(()), Err)
-            }
-            Call::Forget { view } => {
-                self.order.forget(view);
-                Ok(())
-            }
-            Call::Read { view, position, length } => {
-                let (file, view) = self.order.view(view).unwrap();
-                if let Some(failure) = self.order.failure_of(file).unwrap() {
-                    return Some(Err(failure));
-                }
-                let mut spots = spots_of(&view, position, position + u64::from(length)).concat();
-                spots.sort_unstable_by_key(|spot| spot.place);
-                let disk = self.files[&file];
-                self.jobs.push(Job::Read { number: request.number, disk, spots });
-                return None;
-            }
-            Call::Sync { file } => self.sync(file, disk),
-            Call::Flush { file } => self.order.failure_of(file).unwrap().map_or(Ok(()), Err),
-            Call::Close { file } => {
-                let synced = self.sync(file, disk);
-                self.order.close(file);
-                self.files.remove(&file);
-                synced
-            }
-            call => panic!("{call:?} is not asked for"),
-        })
-    }
-
-    fn sync(&self, file: FileNumber, disk: &mut [DiskFile]) -> Result<(), Failure> {
-        if let Some(failure) = self.order.failure_of(file).unwrap() {
-            return Err(failure);
-        }
-        disk[self.files[&file]].sync();
-        Ok(())
     }
 
     fn advance(&mut self, to: &mut Sent) {
-        let failed = self.order.take_failed();
-        for written in &failed {
-            let stamp = self.stamps.remove(&written.frame).unwrap();
-            self.outcomes.push((stamp, Fate::Refused));
-        }
-        if !failed.is_empty() {
-            to.messages.push_back(ToClient::Written(failed));
-        }
-        for Start { frame, file, view, positions } in self.order.take_starts() {
+        while let Some(work) = self.server.next_work() {
+            let frame = work.frame();
+            let Work::Write { file, extent, .. } = work else {
+                let stamp = self.stamps.remove(&frame).unwrap();
+                self.outcomes.push((stamp, Fate::Refused));
+                continue;
+            };
             let (stamp, disk) = (self.stamps[&frame], self.files[&file]);
-            let parts = spots_of(&view, positions.start, positions.end);
+            let positions = extent.positions();
+            let parts = spots_of(extent.view(), positions.start, positions.end);
             self.writing.insert(frame, (parts.len(), None));
             let job = |spots| Job::Write { frame, disk, stamp, spots };
             self.jobs.extend(parts.into_iter().map(job));
         }
+        while let Some(task) = self.server.next_task(self.number) {
+            self.jobs.push(Job::Task(task));
+        }
+        to.messages.extend(self.server.next_messages(self.number).unwrap());
     }
 
     /// How many things the storage has to do for this client.
@@ -186,13 +136,7 @@ impl Session {
             return;
         }
         match self.jobs.swap_remove(rng.index(self.jobs.len())) {
-            Job::Read { number, disk: file, spots } => {
-                let bytes = spots.iter().flat_map(|spot| disk[file].read(spot.run));
-                let bytes: Vec<Stamp> = bytes.copied().collect();
-                let outcome = Outcome::Number(bytes.len() as u64);
-                to.bytes.push_back((number, bytes));
-                to.messages.push_back(ToClient::Reply { number, outcome });
-            }
+            Job::Task(task) => self.do_task(task, to, disk),
             Job::Write { frame, disk: file, stamp, spots } => {
                 // Storage that fails may have written some of it.
                 let is_failing = rng.is_one_in(30);
@@ -205,40 +149,73 @@ impl Session {
                 }
                 let (is_done, failure) = (*left == 0, *failure);
                 if is_done {
-                    self.on_written(Written { frame, failure }, to);
+                    self.on_written(frame, failure);
                 }
             }
         }
-    }
-
-    fn on_written(&mut self, written: Written, to: &mut Sent) {
-        let fate = if written.failure.is_some() { Fate::Torn } else { Fate::Written };
-        let stamp = self.stamps.remove(&written.frame).unwrap();
-        self.outcomes.push((stamp, fate));
-        self.writing.remove(&written.frame);
-        self.order.on_written(written.frame);
-        to.messages.push_back(ToClient::Written(vec![written]));
         self.advance(to);
     }
 
-    /// The connection is lost: what is being written is written, the rest is not.
+    fn do_task(&mut self, Task { request, act }: Task, to: &mut Sent, disk: &mut [DiskFile]) {
+        let number = self.number;
+        let outcome = match act {
+            Act::Open { file, path, .. } => {
+                let found = FILES.iter().position(|name| name.as_bytes() == path);
+                self.files.extend(found.map(|found| (file, found)));
+                let id = |inode: usize| FileId { device: 1, inode: inode as u64 };
+                let result = found.map(id).ok_or(NO_FILE);
+                return self.server.on_opened(number, request, result, NOW).unwrap();
+            }
+            Act::Read { file, extent } => {
+                let positions = extent.positions();
+                let spots = spots_of(extent.view(), positions.start, positions.end);
+                let mut spots = spots.concat();
+                spots.sort_unstable_by_key(|spot| spot.place);
+                let file = &disk[self.files[&file]];
+                let bytes = spots.iter().flat_map(|spot| file.read(spot.run));
+                let bytes: Vec<Stamp> = bytes.copied().collect();
+                let length = u32::try_from(bytes.len()).unwrap();
+                if self.server.on_read(number, request, Ok(length)).unwrap() {
+                    to.bytes.push_back((request, bytes));
+                    self.server.on_sent(number, request, length, NOW).unwrap();
+                }
+                return;
+            }
+            Act::Sync(file) => {
+                disk[self.files[&file]].sync();
+                Outcome::Done
+            }
+            Act::Close { file, is_usable } => {
+                let file = self.files.remove(&file).filter(|_| is_usable);
+                file.into_iter().for_each(|file| disk[file].sync());
+                Outcome::Done
+            }
+            act => panic!("{act:?} is not asked for"),
+        };
+        self.server.on_done(number, request, outcome, NOW).unwrap();
+    }
+
+    fn on_written(&mut self, frame: u64, failure: Option<Failure>) {
+        let fate = if failure.is_some() { Fate::Torn } else { Fate::Written };
+        let stamp = self.stamps.remove(&frame).unwrap();
+        self.outcomes.push((stamp, fate));
+        self.writing.remove(&frame);
+        self.server.on_written(self.number, frame, failure, NOW).unwrap();
+    }
+
+    /// The connection is lost: what is here is written, the rest is not.
     pub(crate) fn end(mut self, disk: &mut [DiskFile], rng: &mut Rng) -> Vec<(Stamp, Fate)> {
-        self.jobs.retain(|job| matches!(job, Job::Write { .. }));
-        self.pending = None;
-        // What its turn comes for now has no buffer any more.
+        self.server.on_gone(self.number, None);
         let mut nobody = Sent::default();
-        let before: Vec<u64> = self.writing.keys().copied().collect();
-        while self
-            .jobs
-            .iter()
-            .any(|job| matches!(job, Job::Write { frame, .. } if before.contains(frame)))
-        {
+        self.advance(&mut nobody);
+        for _ in 0..JOBS_MAX {
+            if self.server.is_ended(self.number) {
+                assert_eq!((self.jobs.len(), self.stamps.len()), (0, 0), "it has ended");
+                return self.outcomes;
+            }
             self.work(&mut nobody, disk, rng);
-            self.jobs
-                .retain(|job| matches!(job, Job::Write { frame, .. } if before.contains(frame)));
         }
-        self.outcomes.extend(self.stamps.into_values().map(|stamp| (stamp, Fate::Refused)));
-        self.outcomes
+        panic!("a client that is gone keeps something");
     }
 
     /// The server crashes: of what is being written, some bytes are on their way to the disk.
@@ -265,8 +242,16 @@ fn spots_of(view: &View, first: u64, end: u64) -> Vec<Vec<Spot>> {
     found.osts.into_values().collect()
 }
 
+/// Frames that the server has room for.
+const FRAMES_MAX: u32 = 6;
+
+/// More jobs than a client can leave behind.
+const JOBS_MAX: u32 = 1000;
+
+/// Nothing here depends on time.
+const NOW: Instant = Instant::START;
+
 const NO_FILE: Failure = Failure { operation: Operation::Open, errno: 2 };
-const NO_VIEW: Failure = Failure { operation: Operation::Examine, errno: 22 };
 
 /// What the storage says when it fails with a write: each time something else.
 pub(crate) fn failure_of(stamp: Stamp) -> Failure {

@@ -123,7 +123,7 @@ impl World {
         match self.rng.below(6) {
             0 => client.send(received),
             1 => session.take_frame(received, sent, &mut self.stats),
-            2 => session.take_request(received, sent, &mut self.disk),
+            2 => session.take_request(received, sent),
             3 => session.work(sent, &mut self.disk, &mut self.rng),
             4 => told = client.hear_message(sent),
             _ => told = client.hear_bytes(sent),
@@ -230,7 +230,7 @@ impl World {
     fn renew(&mut self, index: usize) -> Pair {
         let count = self.pairs.len();
         let pair = std::mem::replace(&mut self.pairs[index], Pair::new(index, count));
-        let on_the_way = pair.received.frames.iter().map(|(_, stamp)| *stamp);
+        let on_the_way = pair.received.frames.iter().map(|(.., stamp)| *stamp);
         let lost: Vec<Stamp> = pair.client.unsent().chain(on_the_way).collect();
         lost.into_iter().for_each(|stamp| self.settle(stamp, Fate::Refused));
         pair

@@ -162,6 +162,13 @@ impl RemoteError {
         Self { errno, text: format!("cannot {} {what}: {cause}{name}", operation.verb()) }
     }
 
+    fn gone(what: &str) -> Self {
+        Self::lost(format!(
+            "cannot read {what}: another process wrote there, and ended or lost its connection \
+             before its data was sent"
+        ))
+    }
+
     fn unusable(server: &str, error: &io::Error) -> Self {
         Self::lost(format!("cannot use the server {server}: {error}"))
     }
@@ -349,9 +356,16 @@ impl Client {
     }
 
     /// Waits until everything that was written before through this client is visible to every
-    /// client of the server. Errors are returned by the next call of their file.
+    /// client of the server: a round trip. Errors are returned by the next call of their file.
+    ///
+    /// If other processes do not use the same server, it waits until everything is written there.
     pub fn fence(&self) {
         self.link.fence();
+    }
+
+    /// Tells that other processes use other servers for the same files.
+    pub fn share_with_other_servers(&self) {
+        self.link.share_with_other_servers();
     }
 
     /// Returns how many bytes went to the local disk so far.

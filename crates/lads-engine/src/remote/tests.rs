@@ -1,5 +1,6 @@
 //! Clients and a server in one process, over loopback.
 
+mod coherent;
 mod gathered;
 mod joined;
 mod limits;
@@ -381,7 +382,11 @@ fn a_client_that_breaks_the_protocol_is_cut_off_and_others_go_on() {
     let long = Call::Read { view, position: 0, length: u32::MAX };
     let mut ungranted = Vec::new();
     let row = lads_core::frame::Row {
-        block: lads_core::units::Block { entry: view.entry(), offset: 0, length: u32::MAX },
+        block: lads_core::units::Block {
+            entry: lads_core::units::EntryId(9),
+            offset: 0,
+            length: u32::MAX,
+        },
         is_whole: false,
         checksum: 0,
     };

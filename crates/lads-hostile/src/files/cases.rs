@@ -5,7 +5,9 @@ use super::{Case, End};
 use crate::frame::Frame;
 use crate::peer::Told;
 use lads_core::issue::Operation;
-use lads_core::remote::message::{Call, Failure, Outcome, Request, ToClient, VERSION, Written};
+use lads_core::remote::message::{
+    Call, Failure, Outcome, Request, ToClient, VERSION, WriteNumber, Written,
+};
 
 /// All cases.
 #[must_use]
@@ -259,6 +261,24 @@ const CASES: &[Case] = &[
         server.greet()?;
         let frame = server.until_frame()?;
         server.say(&written(frame, Some(Failure { operation: Operation::Write, errno: -1 })))
+    }),
+    refused("files_frame_refused_that_was_not_sent", |server| {
+        server.greet()?;
+        server.say(&ToClient::Again(1 << 40))
+    }),
+    refused("files_frame_refused_that_was_written", |server| {
+        server.greet()?;
+        let frame = server.until_frame()?;
+        server.say(&written(frame, None))?;
+        server.say(&ToClient::Again(frame))
+    }),
+    harmless("files_recalls_of_writes_that_do_not_exist", |server| {
+        server.greet()?;
+        (0..10_000).try_for_each(|write| server.say(&ToClient::Recall(WriteNumber(write))))
+    }),
+    refused("files_size_that_is_lost", |server| {
+        let request = server.greet_until(is_size)?;
+        server.reply(&request, Outcome::Lost)
     }),
     lost("files_no_room_for_any_frame", |server| {
         server.admit()?;

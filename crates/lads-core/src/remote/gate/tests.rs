@@ -202,3 +202,19 @@ fn texts_are_short_and_no_commands_of_a_terminal() {
     assert!(fatal(&"x".repeat(TEXT_BYTES_MAX)).is_ok());
     assert_eq!(fatal(&"x".repeat(TEXT_BYTES_MAX + 1)), Err(Breach::Text));
 }
+
+#[test]
+fn only_a_frame_that_is_in_flight_is_sent_again() {
+    let mut gate = greeted(&[]);
+    assert_eq!(gate.admit(ToClient::Again(3), |frame| frame == 3), Ok(ToClient::Again(3)));
+    assert_eq!(gate.admit(ToClient::Again(4), |frame| frame == 3), Err(Breach::Refused));
+}
+
+#[test]
+fn only_what_is_read_can_be_lost() {
+    let mut gate = greeted(&[READ, Call::Sync { file: FILE }, READ]);
+    assert_eq!(reply(&mut gate, 0, Outcome::Lost), Ok(()));
+    assert_eq!(reply(&mut gate, 1, Outcome::Lost), Err(Breach::Answer));
+    frame(&mut gate, 2, 100, 10).unwrap();
+    assert_eq!(reply(&mut gate, 2, Outcome::Lost), Err(Breach::Answer), "its bytes are here");
+}

@@ -1,8 +1,6 @@
 use super::*;
 use crate::issue::Operation;
-use crate::remote::message::LockKind;
-use crate::units::{Block, EntryId};
-use crate::view::Datatype;
+use crate::units::Block;
 
 const FILE: FileNumber = FileNumber(1);
 const VIEW: ViewNumber = ViewNumber(1);
@@ -17,59 +15,23 @@ fn order() -> Order {
 }
 
 fn row(view: ViewNumber, offset: u64, length: u32) -> Row {
-    let block = Block { entry: view.entry(), offset, length };
+    let of = FrameOf { view, write: WriteNumber(0), is_announced: false };
+    let block = Block { entry: of.entry(), offset, length };
     Row { block, is_whole: false, checksum: 0 }
 }
 
-fn starts(order: &mut Order) -> Vec<u64> {
-    order.take_starts().into_iter().map(|start| start.frame).collect()
+fn placed(order: &mut Order) -> Vec<(u64, Option<Failure>)> {
+    std::iter::from_fn(|| order.next_placed(|_| false)).map(|it| (it.frame, it.failure)).collect()
 }
 
 #[test]
-fn frames_of_other_bytes_are_written_at_the_same_time() {
+fn frames_are_placed_once_and_in_order() {
     let mut order = order();
     for offset in [0, 10, 20] {
         order.on_frame(&[row(VIEW, offset, 10)]).unwrap();
     }
-    assert_eq!(starts(&mut order), [0, 1, 2]);
-    assert_eq!(starts(&mut order), [0; 0], "each of them once");
-}
-
-#[test]
-fn a_frame_waits_for_those_before_it_that_have_bytes_in_common() {
-    let mut order = order();
-    for (offset, length) in [(0, 10), (5, 10), (12, 10), (30, 1)] {
-        order.on_frame(&[row(VIEW, offset, length)]).unwrap();
-    }
-    assert_eq!(starts(&mut order), [0, 3]);
-    order.on_written(0);
-    // The third has nothing in common with the first, but waits for the second, which waited.
-    assert_eq!(starts(&mut order), [1]);
-    order.on_written(1);
-    assert_eq!(starts(&mut order), [2]);
-}
-
-#[test]
-fn the_same_bytes_of_another_file_are_not_waited_for() {
-    let mut order = order();
-    order.open(FileNumber(2), None).unwrap();
-    order.set_view(ViewNumber(2), FileNumber(2), 9, Ok(View::whole())).unwrap();
-    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
-    assert_eq!(starts(&mut order), [0, 1]);
-}
-
-#[test]
-fn frames_of_two_views_meet_in_the_file() {
-    let mut order = order();
-    let bytes = Box::new(Datatype::Bytes(4));
-    let other = View::new(100, &Datatype::Resized { begin: 0, extent: 8, of: bytes }).unwrap();
-    order.set_view(ViewNumber(2), FILE, 9, Ok(other)).unwrap();
-    order.on_frame(&[row(VIEW, 108, 2)]).unwrap();
-    // Positions 4 to 8 are bytes 108 to 112.
-    order.on_frame(&[row(ViewNumber(2), 4, 4)]).unwrap();
-    order.on_frame(&[row(ViewNumber(2), 8, 4)]).unwrap();
-    assert_eq!(starts(&mut order), [0, 2]);
+    assert_eq!(placed(&mut order), [(0, None), (1, None), (2, None)]);
+    assert_eq!(placed(&mut order), []);
 }
 
 /// A client gives a frame of short records a view of its own, and sends the next one through the
@@ -79,84 +41,44 @@ fn a_frame_does_not_overtake_an_earlier_one_whose_view_is_not_known() {
     let mut order = order();
     order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
     order.on_frame(&[row(VIEW, 5, 10)]).unwrap();
-    order.on_frame(&[row(VIEW, 500, 10)]).unwrap();
-    assert_eq!(starts(&mut order), [0; 0]);
+    assert_eq!(placed(&mut order), []);
+    assert!(!order.is_ready(1, &FLUSH, true), "it may be of this file");
     order.set_view(ViewNumber(2), FILE, 9, Ok(View::whole())).unwrap();
-    assert_eq!(starts(&mut order), [0, 2]);
-    order.on_written(0);
-    assert_eq!(starts(&mut order), [1]);
+    assert_eq!(placed(&mut order), [(0, None), (1, None)]);
 }
 
 #[test]
-fn a_frame_that_comes_before_its_view_waits_for_it() {
+fn an_announced_frame_waits_for_its_announcement() {
     let mut order = order();
-    order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
-    assert_eq!(starts(&mut order), [0; 0]);
-    assert!(!order.is_ready(1, &FLUSH), "it may be of this file");
-    order.set_view(ViewNumber(2), FILE, 9, Ok(View::whole())).unwrap();
-    assert_eq!(starts(&mut order), [0]);
+    let mut announced = row(VIEW, 7, 10);
+    let of = FrameOf { view: VIEW, write: WriteNumber(5), is_announced: true };
+    announced.block.entry = of.entry();
+    order.on_frame(&[announced]).unwrap();
+    order.on_frame(&[row(VIEW, 50, 10)]).unwrap();
+    assert_eq!(placed(&mut order), [], "the second may have bytes in common");
+    let first = order.next_placed(|write| write == WriteNumber(5)).unwrap();
+    assert!(first.is_announced);
+    assert_eq!(placed(&mut order), [(1, None)]);
 }
 
 #[test]
 fn a_request_waits_for_the_frames_that_were_sent_before_it() {
     let mut order = order();
-    assert!(order.is_ready(0, &FLUSH));
     let set = Call::View { view: VIEW, file: FILE, displacement: 0, filetype: Vec::new() };
-    assert!(!order.is_ready(1, &FLUSH) && !order.is_ready(1, &set), "it has not come");
-    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    assert!(order.is_ready(1, &set));
-    assert!(!order.is_ready(1, &FLUSH), "it is not written");
     let read = Call::Read { view: VIEW, position: 0, length: 1 };
-    assert!(!order.is_ready(1, &read), "it may be what is to be read");
-    assert!(order.is_ready(0, &FLUSH), "it was sent after the request");
-    order.on_written(0);
-    assert!(order.is_ready(1, &FLUSH) && order.is_ready(1, &read));
-}
-
-#[test]
-fn a_read_waits_only_for_frames_that_have_bytes_in_common_with_it() {
-    let mut order = order();
-    order.on_frame(&[row(VIEW, 10, 10)]).unwrap();
-    let read = |view, position| Call::Read { view, position, length: 5 };
-    let is_ready = |order: &Order, position| order.is_ready(1, &read(VIEW, position));
-    assert!(!is_ready(&order, 0), "nobody has looked where the frame goes");
-    assert_eq!(starts(&mut order), [0]);
-    let ready: Vec<_> = [0, 5, 6, 19, 20].map(|it| is_ready(&order, it)).into();
-    assert_eq!(ready, [true, true, false, false, true]);
-    // The same bytes through another view.
-    let bytes = Box::new(Datatype::Bytes(4));
-    let other = View::new(12, &Datatype::Resized { begin: 0, extent: 8, of: bytes }).unwrap();
-    order.set_view(ViewNumber(2), FILE, 9, Ok(other)).unwrap();
-    assert!(!order.is_ready(1, &read(ViewNumber(2), 0)));
-    assert!(!order.is_ready(1, &read(ViewNumber(2), 3)), "it begins at byte 15");
-    assert!(order.is_ready(1, &read(ViewNumber(2), 4)), "it begins at byte 20");
-    order.open(FileNumber(2), None).unwrap();
-    order.set_view(ViewNumber(3), FileNumber(2), 9, Ok(View::whole())).unwrap();
-    assert!(order.is_ready(1, &read(ViewNumber(3), 12)), "of another file");
-    order.on_frame(&[row(ViewNumber(4), 100, 10)]).unwrap();
-    assert!(!order.is_ready(2, &read(VIEW, 0)), "it may go anywhere");
-}
-
-#[test]
-fn a_lock_is_given_back_when_everything_is_written() {
-    let mut order = order();
+    let fence = Call::Fence { unsent: Vec::new() };
+    for call in [&FLUSH, &set, &read, &fence] {
+        assert!(order.is_ready(0, call, true));
+        assert!(!order.is_ready(1, call, true), "it has not come");
+    }
     order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    starts(&mut order);
-    assert!(order.is_ready(1, &Call::Lock { file: FILE, kind: LockKind::Exclusive }));
-    assert!(!order.is_ready(1, &Call::Unlock { file: FILE }));
-    assert!(order.is_writing());
-    order.on_written(0);
-    assert!(order.is_ready(1, &Call::Unlock { file: FILE }) && !order.is_writing());
-}
-
-#[test]
-fn a_request_does_not_wait_for_frames_of_another_file() {
-    let mut order = order();
-    order.open(FileNumber(2), None).unwrap();
-    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    starts(&mut order);
-    assert!(order.is_ready(1, &Call::Sync { file: FileNumber(2) }));
-    assert!(!order.is_ready(1, &Call::Delete { path: b"x".to_vec() }), "it may be that file");
+    assert!(order.is_ready(1, &set, true));
+    for call in [&FLUSH, &read, &fence] {
+        assert!(!order.is_ready(1, call, true), "nobody has taken it");
+        assert!(order.is_ready(0, call, true), "it was sent after the request");
+    }
+    placed(&mut order);
+    assert!([&FLUSH, &read, &fence].iter().all(|call| order.is_ready(1, call, true)));
 }
 
 #[test]
@@ -166,9 +88,7 @@ fn what_is_written_to_a_file_that_could_not_be_opened_fails_as_opening_did() {
     order.open(FILE, Some(failure)).unwrap();
     order.set_view(VIEW, FILE, 9, Ok(View::whole())).unwrap();
     order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(failure) }]);
-    assert_eq!(starts(&mut order), [0; 0]);
-    assert!(order.is_ready(1, &FLUSH));
+    assert_eq!(placed(&mut order), [(0, Some(failure))]);
     assert_eq!(order.failure_of(FILE), Ok(Some(failure)));
 }
 
@@ -179,27 +99,29 @@ fn what_is_written_through_no_view_fails() {
     order.open(FILE, None).unwrap();
     order.set_view(VIEW, FILE, 9, Err(failure)).unwrap();
     order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(failure) }]);
+    assert_eq!(placed(&mut order), [(0, Some(failure))]);
 }
 
 #[test]
 fn what_lies_beyond_the_largest_file_fails() {
     let mut order = order();
     order.on_frame(&[row(VIEW, i64::MAX as u64 + 1, 10)]).unwrap();
-    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(BEYOND) }]);
+    assert_eq!(placed(&mut order), [(0, Some(BEYOND))]);
 }
 
 #[test]
 fn a_frame_whose_view_is_forgotten_is_written_all_the_same() {
     let mut order = order();
     order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    assert_eq!(starts(&mut order), [0]);
-    order.on_frame(&[row(VIEW, 5, 10)]).unwrap();
-    // Before anybody has looked where the second one goes.
     order.forget(VIEW);
-    assert_eq!(starts(&mut order), [0; 0]);
-    order.on_written(0);
-    assert_eq!(starts(&mut order), [1]);
+    let first = order.next_placed(|_| false).unwrap();
+    assert_eq!(first.failure, None);
+    // One that was refused comes again, as long as the first keeps the view.
+    order.on_frame(&[row(VIEW, 5, 10)]).unwrap();
+    assert_eq!(placed(&mut order), [(1, None)]);
+    drop(first);
+    order.on_frame(&[row(VIEW, 5, 10)]).unwrap();
+    assert_eq!(placed(&mut order), []);
 }
 
 #[test]
@@ -207,18 +129,7 @@ fn a_frame_for_a_file_that_was_closed_fails() {
     let mut order = order();
     order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
     order.close(FILE);
-    assert_eq!(order.take_failed(), [Written { frame: 0, failure: Some(CLOSED) }]);
-}
-
-#[test]
-fn a_view_that_shows_a_byte_twice_is_written_in_order() {
-    let mut order = order();
-    let bytes = Box::new(Datatype::Bytes(8));
-    let view = View::new(0, &Datatype::Resized { begin: 0, extent: 4, of: bytes }).unwrap();
-    order.set_view(ViewNumber(2), FILE, 9, Ok(view)).unwrap();
-    order.on_frame(&[row(ViewNumber(2), 0, 8)]).unwrap();
-    order.on_frame(&[row(ViewNumber(2), 64, 8)]).unwrap();
-    assert_eq!(starts(&mut order), [0]);
+    assert_eq!(placed(&mut order), [(0, Some(CLOSED))]);
 }
 
 #[test]
@@ -232,9 +143,6 @@ fn breaches_are_told() {
     assert_eq!(other, Err(Breach::Unknown));
     assert_eq!(order.on_frame(&[]), Err(Breach::Frame));
     assert_eq!(order.on_frame(&[row(VIEW, 0, 1); 2]), Err(Breach::Frame));
-    let mut no_view = row(VIEW, 0, 1);
-    no_view.block.entry = EntryId(u64::MAX);
-    assert_eq!(order.on_frame(&[no_view]), Err(Breach::Frame));
     assert_eq!(order.view(ViewNumber(9)), Err(Breach::Unknown));
 }
 
@@ -274,13 +182,14 @@ fn views_that_are_forgotten_count_as_long_as_frames_need_them() {
     let (large, most) = (ViewNumber(2), CLIENT_FILETYPES_BYTES_MAX - 9);
     order.set_view(large, FILE, most, Ok(View::whole())).unwrap();
     order.on_frame(&[row(large, 0, 10)]).unwrap();
-    assert_eq!(starts(&mut order), [0]);
+    let written = order.next_placed(|_| false).unwrap();
     order.forget(large);
     let filetype = vec![0; most];
     let set = Call::View { view: large, file: FILE, displacement: 0, filetype };
-    assert!(!order.is_ready(0, &set), "the frame is being written");
-    order.on_written(0);
-    assert!(order.is_ready(0, &set));
+    assert!(!order.is_ready(0, &set, true), "the frame is being written");
+    assert!(order.is_ready(0, &set, false), "nothing will make room");
+    drop(written);
+    assert!(order.is_ready(0, &set, true));
     assert_eq!(order.set_view(large, FILE, most, Ok(View::whole())), Ok(None));
     order.on_frame(&[row(large, 0, 10)]).unwrap();
     order.close(FILE);
@@ -293,29 +202,9 @@ fn views_that_are_forgotten_count_as_long_as_frames_need_them() {
 fn what_was_written_before_a_view_that_is_none_is_written() {
     let mut order = order();
     order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    order.on_frame(&[row(VIEW, 0, 10)]).unwrap();
-    assert_eq!(starts(&mut order), [0]);
     let failure = Failure { operation: Operation::Examine, errno: 22 };
     assert_eq!(order.set_view(ViewNumber(2), FILE, 9, Err(failure)), Ok(Some(failure)));
     order.on_frame(&[row(ViewNumber(2), 0, 10)]).unwrap();
-    assert_eq!(order.take_failed(), [Written { frame: 2, failure: Some(failure) }]);
-    order.on_written(0);
-    assert_eq!(starts(&mut order), [1]);
+    assert_eq!(placed(&mut order), [(0, None), (1, Some(failure))]);
     assert_eq!(order.failure_of(FILE), Ok(Some(failure)));
-}
-
-/// A file that was cut while earlier frames were written was longer afterwards.
-#[test]
-fn a_new_length_waits_for_all_frames_before_it() {
-    for call in [Call::SetSize { file: FILE, size: 5 }, Call::Preallocate { file: FILE, size: 5 }] {
-        let mut order = order();
-        order.on_frame(&[row(VIEW, 100, 10)]).unwrap();
-        assert!(!order.is_ready(1, &call), "{call:?}: the frame has arrived");
-        assert_eq!(starts(&mut order), [0]);
-        assert!(!order.is_ready(1, &call), "{call:?}: the frame is being written");
-        order.on_frame(&[row(VIEW, 200, 10)]).unwrap();
-        order.on_written(0);
-        assert!(order.is_ready(1, &call), "{call:?}: later frames are not waited for");
-        assert!(!order.is_ready(3, &call), "{call:?}: a frame has not arrived");
-    }
 }

@@ -44,6 +44,7 @@ fn run(program: &Program) -> Staged {
     let slots = Slots::new(1 << 40, FRAME_BYTES, 4);
     let buffers = u32::try_from(program.buffers_bytes / u64::from(FRAME_BYTES)).unwrap();
     let mut outbox: Outbox<(), ()> = Outbox::new(buffers, slots);
+    outbox.on_grant(u32::MAX);
     let mut outlook = Outlook::new(program.told);
     let mut staged = Staged::default();
     let frame = u64::from(FRAME_BYTES);
@@ -88,7 +89,8 @@ fn run(program: &Program) -> Staged {
                     disk_until = now + local_time;
                     outlook.on_staged(now, frame, local_time);
                 }
-                let goes = Goes { file: FileNumber(1), view: ViewNumber(1), reach: put..put + 1 };
+                let (positions, reach) = (put..put + 1, put..put + 1);
+                let goes = Goes { file: FileNumber(1), view: ViewNumber(1), positions, reach };
                 outlook.on_put(now);
                 outbox.put(goes, (), ());
                 (put, left) = (put + 1, left - frame);

@@ -27,6 +27,8 @@ pub struct FileHandle {
     /// Whether it is open for writing.
     writes: bool,
     tail: Arc<Mutex<Tail>>,
+    /// Number of the request that opens the file, if the open was deferred.
+    deferred_open: Option<u64>,
 }
 
 /// The buffer of a file that is being filled.
@@ -37,8 +39,6 @@ pub(super) struct Tail {
     prefetch: Prefetch,
     /// How many frames of the connection there were up to the last one of this file.
     frames: u64,
-    /// Number of the request that opens the file, if the open was deferred.
-    pub(super) deferred_open: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -195,11 +195,10 @@ impl FileHandle {
         let target = set(link, file, path, 0, &WHOLE, View::whole());
         let prefetch = Prefetch::default();
         link.begin_view(&target, prefetch);
-        let deferred_open = defers.then_some(asked);
-        let tail = Tail { target, filling: None, prefetch, frames: 0, deferred_open };
-        let tail = Arc::new(Mutex::new(tail));
+        let tail = Arc::new(Mutex::new(Tail { target, filling: None, prefetch, frames: 0 }));
         link.add_tail(&tail);
-        Ok(Self { link: Arc::clone(link), file, name, writes: mode.writes, tail })
+        let deferred_open = defers.then_some(asked);
+        Ok(Self { link: Arc::clone(link), file, name, writes: mode.writes, tail, deferred_open })
     }
 
     /// Sets the view: where it begins in bytes, and the filetype as it travels
@@ -329,8 +328,7 @@ impl FileHandle {
         }
         // If a process deletes the file after all processes have closed it, no open may create the
         // file afterwards.
-        let opening = lock(&self.tail).deferred_open;
-        if let Some(opening) = opening {
+        if let Some(opening) = self.deferred_open {
             self.link.wait_until_answered(opening);
         }
         let tail = self.sealed();

@@ -46,6 +46,7 @@ use reading::{MOVING_BUFFERS, ReadBuffer, ReadCache};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
@@ -69,6 +70,8 @@ pub(super) struct Link {
     changed: Condvar,
     timeout: Duration,
     stall_timeouts: u32,
+    /// Whether other processes use other servers for the same files.
+    has_other_servers: AtomicBool,
 }
 
 struct Carrier {
@@ -92,7 +95,6 @@ pub(super) struct Inner {
     to_say: VecDeque<ToServer>,
     /// What is not written at the server.
     outbox: Outbox<Arc<Buffer>, About>,
-    grants: u32,
     window: Window,
     /// How many wait until certain frames are sent.
     awaited: u32,
@@ -198,6 +200,8 @@ impl Link {
     pub(super) fn new(server: Server, options: &ClientOptions) -> io::Result<Arc<Self>> {
         let name = shown(&server);
         let buffer_bytes = buffer_bytes(options.buffers_bytes);
+        // Such a server is that of this process alone.
+        let has_other_servers = AtomicBool::new(!matches!(server, Server::At(_)));
         let stage = options.stage.clone();
         let stage = stage.map(|it| Stage::open(it, server, buffer_bytes)).transpose()?;
         let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
@@ -213,7 +217,6 @@ impl Link {
             gate: Gate::default(),
             to_say: VecDeque::new(),
             outbox: Outbox::new(buffers, Slots::new(bytes_max, buffer_bytes, STAGING_MAX)),
-            grants: 0,
             window: Window::default(),
             awaited: 0,
             rest: Rest::default(),
@@ -260,6 +263,7 @@ impl Link {
             changed: Condvar::new(),
             timeout: options.timeout,
             stall_timeouts: options.stall_timeouts,
+            has_other_servers,
         });
         link.begin_disks()?;
         Ok(link)
@@ -431,6 +435,7 @@ impl Link {
             Outcome::Done => Ok(0),
             Outcome::Number(number) => Ok(number),
             Outcome::Failed(failure) => Err(RemoteError::of(failure, what)),
+            Outcome::Lost => Err(RemoteError::gone(what)),
         }
     }
 
@@ -446,6 +451,7 @@ impl Link {
         let (outcome, bytes) = waited?;
         match outcome {
             Outcome::Failed(failure) => Err(RemoteError::of(failure, what)),
+            Outcome::Lost => Err(RemoteError::gone(what)),
             _ => Ok(bytes),
         }
     }
@@ -581,9 +587,11 @@ impl Link {
             ToClient::Hello { .. } | ToClient::Heartbeat => {}
             ToClient::Fatal(text) => return Err(text),
             ToClient::Grant(count) => {
-                inner.grants = inner.grants.saturating_add(count);
+                inner.outbox.on_grant(count);
                 inner.done_at = inner.heard_at;
             }
+            ToClient::Again(frame) => inner.outbox.again(frame),
+            ToClient::Recall(write) => inner.outbox.recall(write),
             ToClient::Written(written) => {
                 drop(inner);
                 self.on_written(&written);
@@ -732,7 +740,7 @@ impl Inner {
     fn is_owed(&self) -> bool {
         let is_asked = self.waiting.values().any(|it| !it.is_for_others);
         let is_unwritten = self.outbox.under_way() > 0;
-        let is_without_room = self.grants == 0 && !self.outbox.is_empty();
+        let is_without_room = self.outbox.is_without_grant() && !self.outbox.is_empty();
         is_asked || !self.deferred.is_empty() || is_unwritten || is_without_room
     }
 

@@ -1,19 +1,17 @@
-//! What clients ask for besides writing: each request as system calls.
+//! What clients ask for besides writing: each task as system calls.
 
-use super::session::{Opened, Session};
+use super::places::Place;
+use super::session::Session;
 use super::storage::{OpenFile, Read, failed};
 use crate::board::lock;
 use crate::layout::FileAt;
 use crate::paths::sync_names;
 use lads_core::issue::Operation;
-use lads_core::remote::locks::{FileId, Owner};
-use lads_core::remote::message::{
-    Call, FRAME_BYTES, Failure, FileNumber, LockKind, OpenMode, Outcome, Request, ToClient,
-    ViewNumber,
-};
-use lads_core::remote::order::Breach;
-use lads_core::remote::scatter::scatter;
-use lads_core::view::{Datatype, View};
+use lads_core::remote::extent::Extent;
+use lads_core::remote::locks::FileId;
+use lads_core::remote::message::{Failure, FileNumber, OpenMode, Outcome};
+use lads_core::remote::scatter::{Spot, scatter};
+use lads_core::remote::server::{Act, Breach, Task};
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, fallocate, fstat, fsync, ftruncate, openat,
     unlinkat,
@@ -22,73 +20,39 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
+/// A file that a client has open.
+pub(super) struct Opened {
+    pub(super) file: Arc<OpenFile>,
+    writes: bool,
+    /// The directory, if the file was created and its name is not durable yet.
+    made_in: Mutex<Option<(Arc<OwnedFd>, Place)>>,
+    /// One of the files that clients may have open.
+    _place: Place,
+}
+
 impl Session {
-    /// Does what is asked for. `None`: the answer comes later.
-    ///
-    /// # Errors
-    /// If the client breaks the protocol.
-    pub(super) fn call(self: &Arc<Self>, request: Request) -> Result<Option<Outcome>, Breach> {
+    /// Does a task, and reports it.
+    pub(super) fn do_task(self: &Arc<Self>, Task { request, act }: Task) -> Result<(), Breach> {
         let done = |result: Result<(), Failure>| result.map(|()| Outcome::Done);
-        let number = |result: Result<u64, Failure>| result.map(Outcome::Number);
-        let outcome = match request.call {
-            Call::Open { file, path, mode, group } => done(self.open(file, &path, mode, group)?),
-            Call::View { view, file, displacement, filetype } => {
-                let made = made_view(displacement, &filetype);
-                let failure = self.lock().order.set_view(view, file, filetype.len(), made)?;
-                failure.map_or(Ok(Outcome::Done), Err)
+        let outcome = match act {
+            Act::Open { file, path, mode } => return self.open(request, file, &path, mode),
+            Act::Read { file, extent } => return self.read(request, file, &extent),
+            Act::Sync(file) => done(self.with(file, sync)),
+            Act::Close { file, is_usable } => {
+                let opened = lock(&self.files).remove(&file);
+                done(opened.filter(|_| is_usable).map_or(Ok(()), |opened| sync(&opened)))
             }
-            Call::Forget { view } => {
-                self.lock().order.forget(view);
-                Ok(Outcome::Done)
-            }
-            Call::Read { view, position, length } => {
-                match self.read(request.number, view, position, length)? {
-                    Ok(()) => return Ok(None),
-                    Err(failure) => Err(failure),
-                }
-            }
-            Call::Sync { file } => done(self.with(file, sync)?),
-            Call::Flush { file } => done(self.with(file, |_| Ok(()))?),
-            Call::Close { file } => {
-                let synced = self.with(file, sync)?;
-                self.close(file);
-                done(synced)
-            }
-            Call::Size { file } => number(self.with(file, size_of)?),
-            Call::SetSize { file, size } => done(self.with(file, |opened| {
+            Act::Size(file) => self.with(file, size_of).map(Outcome::Number),
+            Act::SetSize(file, size) => done(self.with(file, |opened| {
                 ftruncate(&opened.file.file, size).map_err(|it| failed(Operation::Write, it))
-            })?),
-            Call::Preallocate { file, size } => {
-                done(self.with(file, |opened| preallocate(&opened.file.file, size))?)
+            })),
+            Act::Preallocate(file, size) => {
+                done(self.with(file, |opened| preallocate(&opened.file.file, size)))
             }
-            Call::End { view } => {
-                let (file, view) = self.lock().order.view(view)?;
-                let size = self.with(file, size_of)?;
-                let position = |size| {
-                    view.position_at(size).map_err(|_| failed(Operation::Examine, Errno::FBIG))
-                };
-                number(size.and_then(position))
-            }
-            Call::AddShared { file, bytes } => number(self.with(file, |opened| {
-                let before = self.shared.groups.add(&opened.group, bytes);
-                before.ok_or_else(|| failed(Operation::Examine, Errno::INVAL))
-            })?),
-            Call::SetShared { file, position } => done(self.with(file, |opened| {
-                let set = self.shared.groups.set(&opened.group, position);
-                set.ok_or_else(|| failed(Operation::Examine, Errno::INVAL))
-            })?),
-            Call::Delete { path } => done(self.delete(&path)),
-            Call::Lock { file, kind } => match self.take_lock(request.number, file, kind)? {
-                Ok(true) => Ok(Outcome::Done),
-                Ok(false) => return Ok(None),
-                Err(failure) => Err(failure),
-            },
-            Call::Unlock { file } => {
-                self.give_lock_back(file)?;
-                Ok(Outcome::Done)
-            }
+            Act::Delete(path) => done(self.delete(&path)),
         };
-        Ok(Some(outcome.unwrap_or_else(Outcome::Failed)))
+        let outcome = outcome.unwrap_or_else(Outcome::Failed);
+        self.shared.event(|server, now| server.on_done(self.number, request, outcome, now))
     }
 
     /// Does something with an open file.
@@ -96,34 +60,30 @@ impl Session {
         &self,
         file: FileNumber,
         act: impl FnOnce(&Opened) -> Result<T, Failure>,
-    ) -> Result<Result<T, Failure>, Breach> {
-        let inner = self.lock();
-        if let Some(failure) = inner.order.failure_of(file)? {
-            return Ok(Err(failure));
-        }
-        let opened = inner.files.get(&file).map(Arc::clone).ok_or(Breach::Unknown)?;
+    ) -> Result<T, Failure> {
+        // It may have been closed meanwhile.
+        let opened = lock(&self.files).get(&file).map(Arc::clone);
         // The lock is not held in a system call: it may take long.
-        drop(inner);
-        Ok(act(&opened))
+        opened.ok_or_else(|| failed(Operation::Examine, Errno::BADF)).and_then(|it| act(&it))
     }
 
     fn open(
         &self,
+        request: u64,
         file: FileNumber,
         path: &[u8],
         mode: OpenMode,
-        group: [u8; 16],
-    ) -> Result<Result<(), Failure>, Breach> {
-        let opened = self.opened(path, mode, group);
-        let mut inner = self.lock();
-        inner.order.open(file, opened.as_ref().err().copied())?;
-        Ok(opened.map(|opened| {
-            self.shared.groups.join(group);
-            inner.files.insert(file, Arc::new(opened));
-        }))
+    ) -> Result<(), Breach> {
+        let opened = self.opened(path, mode);
+        let result = opened.map(|opened| {
+            let id = opened.file.id;
+            lock(&self.files).insert(file, Arc::new(opened));
+            id
+        });
+        self.shared.event(|server, now| server.on_opened(self.number, request, result, now))
     }
 
-    fn opened(&self, path: &[u8], mode: OpenMode, group: [u8; 16]) -> Result<Opened, Failure> {
+    fn opened(&self, path: &[u8], mode: OpenMode) -> Result<Opened, Failure> {
         let not_opened = |errno| failed(Operation::Open, errno);
         let place = || self.shared.files.take().ok_or_else(|| not_opened(Errno::NFILE));
         // A file that is created takes another one, for its directory.
@@ -147,39 +107,7 @@ impl Session {
         let made_in = Mutex::new(of_directory.filter(|_| is_made).map(|place| (directory, place)));
         let id = FileId { device: stat.st_dev, inode: stat.st_ino };
         let file = Arc::new(OpenFile { file, id, layout });
-        Ok(Opened { file, writes: mode.writes, group, made_in, _place: place })
-    }
-
-    fn close(&self, file: FileNumber) {
-        let mut inner = self.lock();
-        inner.order.close(file);
-        let Some(opened) = inner.files.remove(&file) else { return };
-        drop(inner);
-        let given_up = self.on_closed(file, &opened);
-        let outcome = Outcome::Failed(failed(Operation::Examine, Errno::BADF));
-        let replies = given_up.into_iter().map(|number| ToClient::Reply { number, outcome });
-        let mut inner = self.lock();
-        replies.for_each(|reply| inner.replies.add(reply));
-    }
-
-    /// Asks for the lock of a file. Returns whether the client has it now.
-    fn take_lock(
-        self: &Arc<Self>,
-        number: u64,
-        file: FileNumber,
-        kind: LockKind,
-    ) -> Result<Result<bool, Failure>, Breach> {
-        self.with(file, |opened| {
-            let taken = self.shared.locks.lock(self, (opened.file.id, file), number, kind);
-            taken.map_err(|_| failed(Operation::Examine, Errno::NOLCK))
-        })
-    }
-
-    /// Also of a file that cannot be used any more: others wait for it.
-    fn give_lock_back(&self, file: FileNumber) -> Result<(), Breach> {
-        let opened = self.lock().files.get(&file).map(Arc::clone).ok_or(Breach::Unknown)?;
-        let owner = Owner { client: self.number, file };
-        self.shared.locks.unlock(opened.file.id, owner).ok_or(Breach::Unknown)
+        Ok(Opened { file, writes: mode.writes, made_in, _place: place })
     }
 
     fn delete(&self, path: &[u8]) -> Result<(), Failure> {
@@ -191,44 +119,45 @@ impl Session {
 
     fn read(
         self: &Arc<Self>,
-        number: u64,
-        view: ViewNumber,
-        first: u64,
-        length: u32,
-    ) -> Result<Result<(), Failure>, Breach> {
-        let (file, view) = self.lock().order.view(view)?;
-        let open = self.with(file, |opened| Ok(Arc::clone(&opened.file)))?;
-        let file = match open {
-            Ok(file) => file,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        if length > FRAME_BYTES {
-            return Err(Breach::Frame);
-        }
-        let not_read = |_| failed(Operation::Read, Errno::FBIG);
-        let mut spots = Vec::new();
-        let mut next = first;
-        let Some(end) = first.checked_add(length.into()) else {
-            return Ok(Err(failed(Operation::Read, Errno::FBIG)));
-        };
-        // In the order of the stream: what is behind the end of the file is not read.
-        while next < end {
-            match scatter(&view, &file.layout, first, next..end) {
-                Ok(scattered) => {
-                    next = scattered.end;
-                    spots.extend(scattered.osts.into_values().flatten());
-                }
-                Err(error) => return Ok(Err(not_read(error))),
+        request: u64,
+        file: FileNumber,
+        extent: &Extent,
+    ) -> Result<(), Breach> {
+        let file = self.with(file, |opened| Ok(Arc::clone(&opened.file)));
+        let read = file.and_then(|file| {
+            let spots = spots_of(extent, &file)?;
+            Ok((file, spots))
+        });
+        match read {
+            Ok((file, spots)) => {
+                let positions = extent.positions().clone();
+                let buffer = self.shared.storage.for_reading.take();
+                let session = Arc::clone(self);
+                self.shared.storage.read(Read { request, positions, spots, file, buffer, session });
+                Ok(())
+            }
+            Err(failure) => {
+                self.shared.event(|it, _| it.on_read(self.number, request, Err(failure))).map(drop)
             }
         }
-        spots.sort_unstable_by_key(|spot| spot.place);
-        if self.begin_read() {
-            let buffer = self.shared.storage.for_reading.take();
-            let session = Arc::clone(self);
-            self.shared.storage.read(Read { number, first, length, spots, file, buffer, session });
-        }
-        Ok(Ok(()))
     }
+}
+
+/// Where bytes lie that are to be read, in the order of the stream: what is behind the end of the
+/// file is not read.
+fn spots_of(extent: &Extent, file: &OpenFile) -> Result<Vec<Spot>, Failure> {
+    let positions = extent.positions();
+    let mut spots = Vec::new();
+    let mut next = positions.start;
+    while next < positions.end {
+        let rest = next..positions.end;
+        let scattered = scatter(extent.view(), &file.layout, positions.start, rest)
+            .map_err(|_| failed(Operation::Read, Errno::FBIG))?;
+        next = scattered.end;
+        spots.extend(scattered.osts.into_values().flatten());
+    }
+    spots.sort_unstable_by_key(|spot| spot.place);
+    Ok(spots)
 }
 
 /// Opens a file, and says whether it was made.
@@ -255,12 +184,6 @@ fn open_file(
         }
         result => result.map(|file| (file, true)),
     }
-}
-
-fn made_view(displacement: u64, filetype: &[u8]) -> Result<View, Failure> {
-    let no_view = |_| failed(Operation::Examine, Errno::INVAL);
-    let filetype = Datatype::take(filetype).map_err(no_view)?;
-    View::new(displacement, &filetype).map_err(no_view)
 }
 
 fn size_of(opened: &Opened) -> Result<u64, Failure> {

@@ -9,12 +9,12 @@ use crate::whole::write_all;
 use lads_core::congestion::Rule;
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
+use lads_core::remote::extent::Extent;
 use lads_core::remote::joined::{
     Piece, alone_in, are_in, are_joined, in_order, place_of, side_by_side, take_in,
 };
 use lads_core::remote::locks::FileId;
-use lads_core::remote::message::{Failure, Written};
-use lads_core::remote::order::Start;
+use lads_core::remote::message::Failure;
 use lads_core::remote::scatter::{Spot, scatter};
 use lads_core::schedule::OstQueues;
 use lads_core::shares::writing_threads;
@@ -80,7 +80,7 @@ impl Job {
     fn bytes(&self) -> u64 {
         match self {
             Self::Write(part) => part.bytes(),
-            Self::Read(read) => read.length.into(),
+            Self::Read(read) => read.bytes(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Work {
         match self {
             Self::Write(part) => part.bytes(),
             Self::WriteJoined(parts) => parts.iter().map(Part::bytes).sum(),
-            Self::Read(read) => read.length.into(),
+            Self::Read(read) => read.bytes(),
         }
     }
 }
@@ -160,7 +160,8 @@ fn split(spots: &mut Vec<Spot>, place: &Range<u64>, parts: &AtomicU32) -> Option
 
 /// A frame that is being written.
 struct Frame {
-    start: Start,
+    number: u64,
+    extent: Extent,
     file: Arc<OpenFile>,
     buffer: Buffer,
     session: Arc<Session>,
@@ -172,14 +173,19 @@ struct Frame {
 
 /// Bytes that a client wants.
 pub(super) struct Read {
-    pub(super) number: u64,
-    pub(super) first: u64,
-    pub(super) length: u32,
+    pub(super) request: u64,
+    pub(super) positions: Range<u64>,
     /// Where they lie, in the order of the stream.
     pub(super) spots: Vec<Spot>,
     pub(super) file: Arc<OpenFile>,
     pub(super) buffer: Buffer,
     pub(super) session: Arc<Session>,
+}
+
+impl Read {
+    fn bytes(&self) -> u64 {
+        self.positions.end - self.positions.start
+    }
 }
 
 impl Storage {
@@ -239,14 +245,14 @@ impl Storage {
     /// Writes a frame, some time; then its session is told.
     pub(super) fn write(
         &self,
-        start: Start,
+        (number, extent): (u64, Extent),
         file: Arc<OpenFile>,
         buffer: Buffer,
         session: Arc<Session>,
     ) {
-        let state = Mutex::new((None, start.positions.start));
+        let state = Mutex::new((None, extent.positions().start));
         let left = AtomicU32::new(0);
-        self.go_on(Arc::new(Frame { start, file, buffer, session, left, state }));
+        self.go_on(Arc::new(Frame { number, extent, file, buffer, session, left, state }));
     }
 
     /// Reads, some time; then the session is told.
@@ -258,7 +264,7 @@ impl Storage {
 
     /// Queues the next part of a frame; tells the session when there is none.
     fn go_on(&self, frame: Arc<Frame>) {
-        let Start { view, positions, .. } = &frame.start;
+        let (view, positions) = (frame.extent.view(), frame.extent.positions());
         let mut state = frame.state.lock().unwrap_or_else(PoisonError::into_inner);
         let rest = state.1..positions.end;
         let is_done = rest.is_empty() || state.0.is_some();
@@ -286,10 +292,10 @@ impl Storage {
     }
 
     fn finish(&self, frame: Arc<Frame>, failure: Option<Failure>) {
-        let (session, number) = (Arc::clone(&frame.session), frame.start.frame);
+        let (session, number) = (Arc::clone(&frame.session), frame.number);
         // The buffer is free before its grant is.
         drop(frame);
-        session.on_written(Written { frame: number, failure });
+        session.on_written(number, failure);
     }
 
     fn push(&self, jobs: impl IntoIterator<Item = (OstId, Job)>) {
@@ -405,8 +411,9 @@ impl Storage {
                 }
             }
             Done::Read(result, read) => {
-                let session = Arc::clone(&read.session);
-                session.on_read(*read, result.map_err(|errno| failed(Operation::Read, errno)));
+                let Read { request, positions, buffer, session, .. } = *read;
+                let result = result.map_err(|errno| failed(Operation::Read, errno));
+                session.on_read((request, positions.start), buffer, result);
             }
         }
     }

@@ -66,7 +66,10 @@ impl Link {
     }
 
     /// Waits until frames are sent that something comes after.
-    fn wait_while_awaited(&self, is_open: impl Fn(&Inner) -> bool) -> MutexGuard<'_, Inner> {
+    pub(super) fn wait_while_awaited(
+        &self,
+        is_open: impl Fn(&Inner) -> bool,
+    ) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
         if inner.lost.is_none() && is_open(&inner) {
             inner.awaited += 1;

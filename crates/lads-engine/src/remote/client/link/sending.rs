@@ -12,9 +12,6 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, PoisonError, Weak};
 use twox_hash::XxHash3_64;
 
-/// A frame that is sent now, and whether it is the last for which there is room.
-type Sending = (Next<Arc<Buffer>, About>, bool);
-
 impl Link {
     /// How many frames were sent.
     #[cfg(test)]
@@ -28,11 +25,11 @@ impl Link {
         loop {
             let Some(link) = link.upgrade() else { return };
             link.go_ahead();
-            let Some((next, is_last)) = link.next_to_send() else {
+            let Some(next) = link.next_to_send() else {
                 link.say_present();
                 continue;
             };
-            if let Err(error) = link.send_one(&next, is_last, &mut head) {
+            if let Err(error) = link.send_one(&next, &mut head) {
                 return link.break_off(&error.to_string());
             }
             link.changed.notify_all();
@@ -40,13 +37,8 @@ impl Link {
         }
     }
 
-    fn send_one(
-        &self,
-        next: &Next<Arc<Buffer>, About>,
-        is_last: bool,
-        head: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        let Next { number, view, about, place } = next;
+    fn send_one(&self, next: &Next<Arc<Buffer>, About>, head: &mut Vec<u8>) -> io::Result<()> {
+        let Next { number, of, about, place, is_last_grant } = next;
         let length = about.length;
         let back;
         let (buffer, checksum): (&Buffer, _) = match place {
@@ -64,24 +56,26 @@ impl Link {
                 (&back, checksum)
             }
         };
-        let block = Block { entry: view.entry(), offset: about.position, length };
+        let block = Block { entry: of.entry(), offset: about.position, length };
         let row = Row { block, is_whole: false, checksum };
-        let bound = Bound { sink_ost: OstId(0), is_last_grant: is_last, has_only_sums: false };
+        let (sink_ost, is_last_grant) = (OstId(0), *is_last_grant);
+        let bound = Bound { sink_ost, is_last_grant, has_only_sums: false };
         put_head(&[row], *number, bound, head);
         let pieces = &mut [IoSlice::new(head), IoSlice::new(&buffer[..length as usize])];
         self.carrier.get().expect("it is connected").transport.send(StreamId(0), pieces)
     }
 
     /// The next buffer for which there is room at the server. `None` after a while without one.
-    fn next_to_send(&self) -> Option<Sending> {
+    fn next_to_send(&self) -> Option<Next<Arc<Buffer>, About>> {
         let inner = self.lock();
         let has_tails = inner.open_tails > 0;
         let may_send = |inner: &Inner| {
-            let has_room = inner.grants > 0 && inner.outbox.under_way() < self.under_way_max(inner);
+            let is_recalled = inner.outbox.is_recalled();
+            let has_room = is_recalled || inner.outbox.under_way() < self.under_way_max(inner);
             #[cfg(test)]
             let has_room = has_room && !inner.is_paused;
             let is_ready = has_room && inner.lost.is_none() && inner.outbox.has_next();
-            is_ready && (inner.awaited > 0 || inner.rest.left(self.now()).is_none())
+            is_ready && (is_recalled || inner.awaited > 0 || inner.rest.left(self.now()).is_none())
         };
         let is_idle = |inner: &mut Inner| {
             let is_same = (inner.open_tails > 0) == has_tails;
@@ -114,8 +108,7 @@ impl Link {
         let next = inner.outbox.next(is_waited_for)?;
         let is_full = next.about.length == self.buffer_bytes;
         inner.window.on_sent(next.number, self.now(), is_full, under_way);
-        inner.grants -= 1;
-        Some((next, inner.grants == 0))
+        Some(next)
     }
 
     /// How many frames may be sent and not written. What is sent cannot be staged any more.

@@ -3,10 +3,12 @@
 use super::{Inner, Link};
 use crate::board::lock;
 use crate::remote::client::{About, RemoteError, Target};
-use lads_core::remote::message::FileNumber;
+use lads_core::limits::CLIENT_ANNOUNCED_MAX;
+use lads_core::remote::message::{Call, FileNumber};
 use lads_core::remote::outbox::Goes;
 use lads_sys::Buffer;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, Weak};
 
 impl Link {
     /// The program begins to write into a file, and waits for the server next or not. An earlier
@@ -68,7 +70,8 @@ impl Link {
     pub(in crate::remote::client) fn put(&self, about: About, buffer: Buffer) -> u64 {
         let positions = about.position..about.position.saturating_add(about.length.into());
         let Target { file, view, shape, .. } = &*about.target;
-        let goes = Goes { file: *file, view: *view, reach: shape.reach(&positions) };
+        let (file, view, reach) = (*file, *view, shape.reach(&positions));
+        let goes = Goes { file, view, positions, reach };
         let mut inner = self.lock();
         inner.open_tails -= 1;
         let is_first = inner.outbox.is_empty();
@@ -85,27 +88,39 @@ impl Link {
         count
     }
 
-    /// Waits until everything that was written before is at the server, and all files are open
-    /// there. The next call of a file returns its failure.
+    /// Waits until all clients of the server see what was written before: until the server knows of
+    /// it, or, if other processes use other servers, has it. The next call of a file returns its
+    /// failure.
     pub(in crate::remote::client) fn fence(&self) {
         let tails: Vec<_> = self.lock().tails.iter().filter_map(Weak::upgrade).collect();
-        for tail in tails {
-            let mut tail = lock(&tail);
-            tail.seal(self);
-            let opening = tail.deferred_open;
-            drop(tail);
-            if let Some(opening) = opening {
-                self.wait_until_answered(opening);
-            }
+        tails.iter().for_each(|tail| lock(tail).seal(self));
+        if self.has_other_servers.load(Ordering::Relaxed) {
+            return self.wait_until_written();
         }
-        let mut inner = self.lock();
+        let is_too_much = |inner: &Inner| inner.outbox.unsent_count() > CLIENT_ANNOUNCED_MAX;
+        let mut inner = self.wait_while_awaited(is_too_much);
+        let is_known = inner.outbox.is_empty() && inner.deferred.is_empty();
+        if is_known || inner.lost.is_some() {
+            return;
+        }
+        let unsent = inner.outbox.announce();
+        let number = self.request_with(inner, true, Call::Fence { unsent }, None);
+        // If the connection is lost, the next call returns that.
+        let _ = self.wait(number);
+    }
+
+    /// From now on, other processes use other servers for the same files.
+    pub(in crate::remote::client) fn share_with_other_servers(&self) {
+        self.has_other_servers.store(true, Ordering::Relaxed);
+    }
+
+    fn wait_until_written(&self) {
+        let inner = self.lock();
         let count = inner.outbox.count();
-        inner.awaited += 1;
-        self.changed.notify_all();
-        let is_open =
-            |inner: &mut Inner| inner.lost.is_none() && inner.outbox.is_unwritten_before(count);
-        let waited = self.changed.wait_while(inner, is_open);
-        waited.unwrap_or_else(PoisonError::into_inner).awaited -= 1;
+        drop(inner);
+        drop(self.wait_while_awaited(|inner| {
+            inner.outbox.is_unwritten_before(count) || !inner.deferred.is_empty()
+        }));
     }
 
     /// Wakes the sending thread, unless it rests and knows for how long.

@@ -1,13 +1,10 @@
 //! The pointers that groups of clients share (MPI 4.0, section 14.4.4).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// For each group of clients that have opened a file together: its pointer, and how many they are.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
-    groups: Mutex<HashMap<[u8; 16], Group>>,
-}
+pub struct Groups(HashMap<[u8; 16], Group>);
 
 #[derive(Debug, Default)]
 struct Group {
@@ -17,26 +14,24 @@ struct Group {
 
 impl Groups {
     /// A client of the group opens the file.
-    pub(super) fn join(&self, group: [u8; 16]) {
-        self.lock().entry(group).or_default().count += 1;
+    pub fn join(&mut self, group: [u8; 16]) {
+        self.0.entry(group).or_default().count += 1;
     }
 
     /// A client of the group closes the file.
-    pub(super) fn leave(&self, group: &[u8; 16]) {
-        let mut groups = self.lock();
-        let is_last = groups.get_mut(group).is_some_and(|it| {
+    pub fn leave(&mut self, group: &[u8; 16]) {
+        let is_last = self.0.get_mut(group).is_some_and(|it| {
             it.count -= 1;
             it.count == 0
         });
         if is_last {
-            groups.remove(group);
+            self.0.remove(group);
         }
     }
 
     /// Adds to the pointer. Returns what it was; `None` if that would not be a position.
-    pub(super) fn add(&self, group: &[u8; 16], bytes: i64) -> Option<u64> {
-        let mut groups = self.lock();
-        let group = groups.get_mut(group)?;
+    pub fn add(&mut self, group: &[u8; 16], bytes: i64) -> Option<u64> {
+        let group = self.0.get_mut(group)?;
         let before = group.position;
         group.position =
             before.checked_add_signed(bytes).filter(|&it| i64::try_from(it).is_ok())?;
@@ -44,14 +39,10 @@ impl Groups {
     }
 
     /// Sets the pointer. Returns `None` if the value is no position.
-    pub(super) fn set(&self, group: &[u8; 16], position: u64) -> Option<()> {
+    pub fn set(&mut self, group: &[u8; 16], position: u64) -> Option<()> {
         i64::try_from(position).ok()?;
-        self.lock().get_mut(group)?.position = position;
+        self.0.get_mut(group)?.position = position;
         Some(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 16], Group>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_pointer_lives_as_long_as_its_group() {
-        let groups = Groups::default();
+        let mut groups = Groups::default();
         let (one, other) = ([1; 16], [2; 16]);
         groups.join(one);
         groups.join(one);
@@ -77,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_pointer_does_not_leave_the_file() {
-        let groups = Groups::default();
+        let mut groups = Groups::default();
         groups.join([1; 16]);
         assert_eq!(groups.add(&[1; 16], -1), None);
         groups.set(&[1; 16], i64::MAX as u64).unwrap();

@@ -1,0 +1,140 @@
+use super::*;
+use crate::remote::message::{Unsent, ViewNumber, WriteNumber};
+use crate::view::Datatype;
+
+const FILE: FileNumber = FileNumber(1);
+const VIEW: ViewNumber = ViewNumber(1);
+const ID: FileId = FileId { device: 1, inode: 1 };
+const NOW: Instant = Instant::START;
+
+/// A server and two clients, each with the file open and a view of all of it.
+struct World {
+    server: Server,
+    clients: [ClientNumber; 2],
+    requests: [u64; 2],
+}
+
+impl World {
+    fn new() -> Self {
+        let mut server = Server::new("host".to_owned(), 4);
+        let clients = [(); 2].map(|()| server.connect(NOW));
+        let mut world = Self { server, clients, requests: [0; 2] };
+        for client in 0..2 {
+            let mode = OpenMode { reads: true, writes: true, creates: true, is_new: false };
+            world.ask(client, Call::Open { file: FILE, path: Vec::new(), mode, group: [7; 16] });
+            let request = world.task(client).unwrap().request;
+            world.server.on_opened(world.clients[client], request, Ok(ID), NOW).unwrap();
+            let mut filetype = Vec::new();
+            Datatype::Bytes(1).write(&mut filetype);
+            world.ask(client, Call::View { view: VIEW, file: FILE, displacement: 0, filetype });
+            world.replies(client);
+        }
+        world
+    }
+
+    fn ask(&mut self, client: usize, call: Call) -> u64 {
+        let number = self.requests[client];
+        self.requests[client] += 1;
+        let request = Request { number, frames_before: 0, call };
+        let message = ToServer::Request(request);
+        self.server.on_message(self.clients[client], message, NOW).unwrap();
+        number
+    }
+
+    fn task(&mut self, client: usize) -> Option<Task> {
+        self.server.next_task(self.clients[client])
+    }
+
+    fn replies(&mut self, client: usize) -> Vec<(u64, Outcome)> {
+        let messages = self.server.next_messages(self.clients[client]).unwrap().into_iter();
+        let reply = |message| match message {
+            ToClient::Reply { number, outcome } => Some((number, outcome)),
+            _ => None,
+        };
+        messages.filter_map(reply).collect()
+    }
+
+    fn announce(&mut self, client: usize, position: u64, length: u32) -> u64 {
+        let unsent = vec![Unsent { write: WriteNumber(1), view: VIEW, position, length }];
+        self.ask(client, Call::Fence { unsent })
+    }
+}
+
+/// A program that closes a file and writes the next one did not get on until the first was durable.
+#[test]
+fn a_fence_does_not_wait_until_a_file_is_durable() {
+    let mut world = World::new();
+    let sync = world.ask(0, Call::Sync { file: FILE });
+    assert_eq!(world.task(0), Some(Task { request: sync, act: Act::Sync(FILE) }));
+    let fence = world.announce(0, 0, 10);
+    assert_eq!(world.replies(0), [(fence, Outcome::Done)]);
+    world.server.on_done(world.clients[0], sync, Outcome::Done, NOW).unwrap();
+    assert_eq!(world.replies(0), [(sync, Outcome::Done)]);
+}
+
+#[test]
+fn the_size_of_a_file_counts_what_is_announced() {
+    let mut world = World::new();
+    world.announce(0, 100, 10);
+    for (call, expected) in [(Call::Size { file: FILE }, 110), (Call::End { view: VIEW }, 110)] {
+        let request = world.ask(1, call);
+        assert_eq!(world.task(1), Some(Task { request, act: Act::Size(FILE) }));
+        world.server.on_done(world.clients[1], request, Outcome::Number(5), NOW).unwrap();
+        assert_eq!(world.replies(1), [(request, Outcome::Number(expected))]);
+    }
+}
+
+#[test]
+fn a_read_recalls_what_another_client_announced_and_fails_if_that_is_gone() {
+    let mut world = World::new();
+    world.announce(0, 0, 10);
+    let read = world.ask(1, Call::Read { view: VIEW, position: 5, length: 1 });
+    assert_eq!((world.task(1), world.replies(1)), (None, Vec::new()));
+    let messages = world.server.next_messages(world.clients[0]).unwrap();
+    assert!(messages.contains(&ToClient::Recall(WriteNumber(1))), "{messages:?}");
+    world.server.on_gone(world.clients[0], None);
+    assert_eq!(world.replies(1), [(read, Outcome::Lost)]);
+    assert!(world.server.is_ended(world.clients[0]));
+}
+
+#[test]
+fn a_client_that_does_not_send_what_others_wait_for_is_silent() {
+    let mut world = World::new();
+    world.announce(0, 0, 10);
+    let limit = Duration::from_secs(60);
+    let late = NOW + limit;
+    assert_eq!(world.server.silent(late, Duration::ZERO, limit), []);
+    world.ask(1, Call::Read { view: VIEW, position: 5, length: 1 });
+    assert_eq!(world.server.silent(late, Duration::from_secs(1), limit), [], "it was stopped");
+    let later = late + Duration::from_secs(1);
+    assert_eq!(world.server.silent(later, Duration::ZERO, limit), [world.clients[0]]);
+}
+
+#[test]
+fn a_lock_that_a_client_does_not_have_is_not_given_back() {
+    let mut world = World::new();
+    let kind = crate::remote::message::LockKind::Exclusive;
+    let lock = world.ask(0, Call::Lock { file: FILE, kind });
+    let waits = world.ask(1, Call::Lock { file: FILE, kind });
+    assert_eq!(world.replies(0), [(lock, Outcome::Done)]);
+    let request = Request { number: world.requests[1], frames_before: 0, call: UNLOCK };
+    let told = world.server.on_message(world.clients[1], ToServer::Request(request), NOW);
+    assert_eq!(told, Err(Breach::Order(super::super::order::Breach::Unknown)));
+    world.ask(0, UNLOCK);
+    assert_eq!(world.replies(1), [(waits, Outcome::Done)]);
+}
+
+const UNLOCK: Call = Call::Unlock { file: FILE };
+
+/// A client could make a server keep requests without limit.
+#[test]
+fn requests_of_a_client_that_wait_are_limited() {
+    let mut world = World::new();
+    world.announce(0, 0, 10);
+    let mut count = 0;
+    while world.server.has_room_for_message(world.clients[0]) {
+        world.ask(0, Call::Flush { file: FILE });
+        count += 1;
+    }
+    assert!(count > 1000 && count < 10_000, "{count}");
+}
