@@ -1,15 +1,9 @@
 //! Bytes of a file that one write or one read is about.
 
+use super::policy::RUNS_COMPARED_MAX;
 use crate::view::View;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Comparing two extents looks at no more runs than this: beyond, they count as having bytes in
-/// common, which may let one of them wait for nothing, and changes no data. A frame of 1 MiB in
-/// rows of 512 bytes has 2,048 runs. With half, such frames of processes whose rows alternate wait
-/// for each other; with double, a client that lies makes the server compare for 80 instead of 40
-/// us.
-const RUNS_COMPARED_MAX: usize = 4096;
 
 /// Some positions of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]

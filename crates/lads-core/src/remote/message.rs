@@ -47,7 +47,8 @@ impl WriteNumber {
     }
 }
 
-/// What the row of a frame says instead of an entry.
+/// The entry in the row of a frame of remote files: view, write number, and whether the write was
+/// announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOf {
     /// The view through which it is written.

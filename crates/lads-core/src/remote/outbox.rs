@@ -281,7 +281,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         Some(Next { number, of, about, place, is_last_grant: self.grants == 0 })
     }
 
-    /// The frames that are not sent and of which the server does not know: it is told of them now.
+    /// Returns the frames that are neither sent nor announced, and marks them as announced.
     pub fn announce(&mut self) -> Vec<Unsent> {
         let mut news = Vec::new();
         for id in &self.unsent {

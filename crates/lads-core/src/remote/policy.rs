@@ -195,3 +195,9 @@ pub const REPLIES_MAX: usize = 2048;
 /// who connect faster than a round trip would more often push out a client far away; double would
 /// take more of a process's 1,024 descriptors than the clients do.
 pub const VISITORS_MAX: u64 = 100;
+
+/// Maximum number of runs that are compared to find out whether two extents have bytes in common.
+/// Beyond, they count as having some, which may let one wait for nothing, and changes no data. A
+/// frame of 1 MiB in rows of 512 bytes has 2,048 runs: with half, such frames of processes whose
+/// rows alternate wait for each other; with double, a comparison takes twice as long at most.
+pub const RUNS_COMPARED_MAX: usize = 4096;

@@ -1,7 +1,8 @@
-//! The session of a server of remote files: what it does for its clients, and when.
+//! The session of a server of remote files: decides which requests of its clients are executed and
+//! which frames are written, and when.
 //!
-//! The owner reports what has come and what is done (`on_…`), and asks what to do
-//! ([`Server::next_work`], [`Server::next_task`], [`Server::next_messages`]). It has the bytes of
+//! The owner reports messages, frames and results (`on_…`), and asks for the next decision
+//! ([`Server::next_work`], [`Server::next_task`], [`Server::next_messages`]). It holds the bytes of
 //! frames and the open files; the session knows them by the numbers of their client.
 //!
 //! The requests of a client are taken in the order of their numbers ([`super::order`]). One that
@@ -59,7 +60,7 @@ pub struct Server {
     news: BTreeSet<ClientNumber>,
 }
 
-/// What is to be done with the bytes of a frame.
+/// A decision about the bytes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Write them, and report it with [`Server::on_written`].
@@ -100,7 +101,7 @@ impl Work {
     }
 }
 
-/// What is to be done for a request of a client, and reported.
+/// The execution of a client's request; the owner reports its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The number of the request.
@@ -252,7 +253,8 @@ impl Server {
     /// A file is open, or could not be opened.
     ///
     /// # Errors
-    /// If a later request breaks the protocol, as in other functions that report what is done.
+    /// If a later request of the client breaks the protocol. This holds for all functions that
+    /// report a result.
     pub fn on_opened(
         &mut self,
         number: ClientNumber,
@@ -291,7 +293,7 @@ impl Server {
             return self.go_on(number);
         };
         if let (Outcome::Number(size), Some(opened)) = (&mut outcome, &later.opened) {
-            // What is announced will be there.
+            // Announced writes make the file longer when they are sent.
             *size = (*size).max(self.writes.end_of(opened.id));
         }
         if let (Call::End { .. }, Outcome::Number(size)) = (&later.call, outcome) {
@@ -304,7 +306,7 @@ impl Server {
         self.go_on(number)
     }
 
-    /// Something was read: so many bytes. Returns whether they are to be sent; then
+    /// A read returned this number of bytes. Returns whether to send them; then
     /// [`Self::on_sent`] follows.
     ///
     /// # Errors
@@ -361,9 +363,9 @@ impl Server {
         self.go_on(number)
     }
 
-    /// A client is gone, or is disconnected because of this text, which it is told: only what it
-    /// has written and is here is done. The owner calls [`Self::forget`] as soon as
-    /// [`Self::is_ended`].
+    /// A client has disconnected, or is disconnected for this reason, which is sent to it. Only its
+    /// frames that are here and placed are still written. The owner calls [`Self::forget`] as soon
+    /// as [`Self::is_ended`].
     pub fn on_gone(&mut self, number: ClientNumber, text: Option<String>) {
         self.news.insert(number);
         let Some(client) = self.client(number) else { return };
@@ -413,12 +415,12 @@ impl Server {
         self.clients.get(&number).is_some_and(|client| !client.tasks.is_empty())
     }
 
-    /// What is to be done with a frame.
+    /// Returns the next decision about a frame.
     pub fn next_work(&mut self) -> Option<Work> {
         self.work.pop_front()
     }
 
-    /// What is to be done for a request of a client. Several may be done at a time.
+    /// Returns the next task of a client. Several tasks of a client may run at a time.
     pub fn next_task(&mut self, number: ClientNumber) -> Option<Task> {
         self.clients.get_mut(&number)?.next_task()
     }
