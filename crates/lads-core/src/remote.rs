@@ -15,6 +15,7 @@
 //! checks everything that a server sends; [`replies`] limits what waits for a client that does not
 //! listen, and [`descriptors`] the files that clients have open.
 
+pub mod client;
 pub mod descriptors;
 pub mod extent;
 pub mod gate;

@@ -426,10 +426,11 @@ impl World {
             Some(ToClient::Grant(count)) => self.outbox.on_grant(count),
             Some(ToClient::Written(written)) => {
                 for it in written {
-                    if let Some(id) = self.outbox.staged(it.frame) {
+                    let gone = self.outbox.on_written(it.frame).expect("it was sent");
+                    if let Some((id, slot)) = gone.staged {
                         kept::encode(&Record::Gone { id }, &mut self.list);
+                        self.outbox.free(slot);
                     }
-                    assert!(self.outbox.on_written(it.frame).is_some(), "it was sent");
                 }
             }
             Some(ToClient::Reply { number, .. }) => match self.waits.take() {

@@ -14,7 +14,7 @@ mod wire;
 
 pub use client::{
     Client, ClientOptions, FileHandle, Presence, ReadBytes, ReadCacheOptions, RemoteError,
-    StageOptions, StagedBytes,
+    StageOptions, StageSettings, StagedBytes,
 };
 pub use lads_core::remote::outlook::Told;
 pub use lads_core::remote::reading::Prefetch;

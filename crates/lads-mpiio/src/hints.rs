@@ -3,7 +3,7 @@
 use lads_core::remote::hints::pairs;
 use lads_core::sizes;
 use lads_engine::RemoteShell;
-use lads_engine::remote::{ClientOptions, Prefetch, ReadCacheOptions, StageOptions, Told};
+use lads_engine::remote::{ClientOptions, Prefetch, ReadCacheOptions, StageOptions, StageSettings, Told};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -252,13 +252,15 @@ impl Hints {
 
     /// How a connection is used.
     pub(crate) fn options(&self) -> ClientOptions {
-        let stage = self.cache_directory.clone().map(|directory| StageOptions {
-            directory,
-            bytes_max: self.cache_bytes,
-            in_foreground: matches!(self.staging, Staging::Both | Staging::Foreground),
-            in_background: matches!(self.staging, Staging::Both | Staging::Background),
-            is_synced: self.syncs_cache,
-            told: self.told,
+        let stage = self.cache_directory.clone().map(|directory| {
+            let settings = StageSettings {
+                bytes_max: self.cache_bytes,
+                in_foreground: matches!(self.staging, Staging::Both | Staging::Foreground),
+                in_background: matches!(self.staging, Staging::Both | Staging::Background),
+                is_synced: self.syncs_cache,
+                told: self.told,
+            };
+            StageOptions { directory, settings }
         });
         let read_cache = self.cache_directory.clone();
         let read_cache =

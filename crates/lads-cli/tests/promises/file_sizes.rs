@@ -3,7 +3,7 @@
 
 use crate::remote::{CREATE, GROUP, open, shell, told};
 use crate::world::{LADS, Rng, World, has, lads, run, there, wait_for, write_script};
-use lads_engine::remote::{Client, ClientOptions, StageOptions, Told};
+use lads_engine::remote::{Client, ClientOptions, StageOptions, StageSettings, Told};
 use std::env;
 use std::fs;
 use std::io::Write as _;
@@ -115,14 +115,14 @@ const WORLD: &str = "LADS_TEST_STAGING_WORLD";
 
 /// Writes more than there is memory for, before the server is there.
 fn stage_beyond_the_limit(world: &Path) {
-    let stage = StageOptions {
-        directory: world.join("stage"),
+    let settings = StageSettings {
         bytes_max: 1 << 30,
         in_foreground: true,
         in_background: false,
         is_synced: false,
         told: Told::default(),
     };
+    let stage = StageOptions { directory: world.join("stage"), settings };
     let options = ClientOptions {
         buffers_bytes: 2 << 20,
         timeout: Duration::from_secs(60),

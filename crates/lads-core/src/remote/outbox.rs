@@ -121,6 +121,17 @@ pub struct Next<B, T> {
     pub is_last_grant: bool,
 }
 
+/// A frame that is written.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Gone<T> {
+    /// Its file.
+    pub file: FileNumber,
+    /// What is known about it.
+    pub about: T,
+    /// If it is on the local disk: the number of frames that were put in before it, and its slot.
+    pub staged: Option<(u64, Slot)>,
+}
+
 /// A frame that is to be staged.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Staging<B, T> {
@@ -386,24 +397,24 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         matches!(self.frames[&id].place, Place::Staging(_))
     }
 
-    /// The number of frames that were put in before one that was sent, if that is on the local
-    /// disk.
-    #[must_use]
-    pub fn staged(&self, number: u64) -> Option<u64> {
-        let id = *self.under_way.get(&number)?;
-        matches!(self.frames.get(&id)?.place, Place::Staged(_)).then_some(id)
-    }
-
-    /// A frame is written at the server, or cannot be. Returns its file; `None` if it was not sent,
-    /// or this was said before.
-    pub fn on_written(&mut self, number: u64) -> Option<(FileNumber, T)> {
+    /// A frame is written at the server, or cannot be. `None` if it was not sent, or this was said
+    /// before. If it is on the local disk, its slot is used again after [`Self::free`].
+    pub fn on_written(&mut self, number: u64) -> Option<Gone<T>> {
         let id = self.under_way.remove(&number)?;
         let frame = self.frames.remove(&id)?;
-        match frame.place {
-            Place::Staged(slot) => self.slots.on_drained(slot),
-            Place::Memory(_) | Place::Staging(_) => self.in_memory -= 1,
-        }
-        Some((frame.goes.file, frame.about))
+        let staged = match frame.place {
+            Place::Staged(slot) => Some((id, slot)),
+            Place::Memory(_) | Place::Staging(_) => {
+                self.in_memory -= 1;
+                None
+            }
+        };
+        Some(Gone { file: frame.goes.file, about: frame.about, staged })
+    }
+
+    /// The slot of a frame that is written may be used again.
+    pub fn free(&mut self, slot: Slot) {
+        self.slots.on_drained(slot);
     }
 
     /// The newest frame in memory, to be staged, if there is room: the program waits for a buffer.
@@ -513,6 +524,13 @@ mod tests {
         outbox
     }
 
+    fn written(outbox: &mut Outbox<u64, u64>, number: u64) -> Option<u64> {
+        let gone = outbox.on_written(number)?;
+        assert_eq!(gone.file, FILE);
+        gone.staged.into_iter().for_each(|(_, slot)| outbox.free(slot));
+        Some(gone.about)
+    }
+
     fn stage(outbox: &mut Outbox<u64, u64>) -> Option<(u64, Slot)> {
         let Staging { id, slot, .. } = outbox.start_staging_ahead()?;
         outbox.on_staged(id, slot);
@@ -538,17 +556,17 @@ mod tests {
         assert!(outbox.is_unsent(FILE, 1) && !outbox.is_unsent(FileNumber(2), 2));
         assert_eq!(next(&mut outbox, false), Some((0, true)));
         assert!(!outbox.is_unsent(FILE, 1) && outbox.is_unsent(FILE, 2));
-        assert_eq!(outbox.on_written(1), None, "it was not sent");
+        assert_eq!(written(&mut outbox, 1), None, "it was not sent");
         assert_eq!(next(&mut outbox, false), Some((1, true)));
         assert_eq!(next(&mut outbox, false), None);
         assert!(!outbox.is_unsent_of_view(ViewNumber(1)));
         assert_eq!((outbox.under_way(), outbox.in_memory()), (2, 2));
         assert!(outbox.is_in_flight(0) && outbox.is_in_flight(1) && !outbox.is_in_flight(2));
         assert!(outbox.is_unwritten(FILE) && !outbox.is_unwritten(FileNumber(2)));
-        assert_eq!(outbox.on_written(1), Some((FILE, 1)));
+        assert_eq!(written(&mut outbox, 1), Some(1));
         assert!(!outbox.is_in_flight(1));
-        assert_eq!(outbox.on_written(1), None, "it was said before");
-        assert_eq!(outbox.on_written(0), Some((FILE, 0)));
+        assert_eq!(written(&mut outbox, 1), None, "it was said before");
+        assert_eq!(written(&mut outbox, 0), Some(0));
         assert!(outbox.is_empty() && outbox.in_memory() == 0 && !outbox.is_unwritten(FILE));
     }
 
@@ -564,10 +582,16 @@ mod tests {
         outbox.on_staged(1, last.slot);
         let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
         assert_eq!(sent, [(0, true), (1, false), (2, false), (3, false)]);
-        assert_eq!((outbox.staged(0), outbox.staged(2), outbox.staged(4)), (None, Some(2), None));
-        assert_eq!(outbox.on_written(2), Some((FILE, 2)));
+        assert_eq!(outbox.on_written(0).unwrap().staged, None);
+        let gone = Gone { file: FILE, about: 2, staged: Some((2, Slot(1))) };
+        assert_eq!(outbox.on_written(2), Some(gone));
         (4..7).for_each(|frame| outbox.put(goes(frame), frame, frame));
-        assert_eq!(stage(&mut outbox), Some((6, Slot(1))), "its place is free again");
+        let unused = outbox.start_staging().expect("three wait");
+        assert_eq!(unused.slot, Slot(3), "nobody has said that the place of 2 is free");
+        outbox.on_staged(unused.id, unused.slot);
+        outbox.put(goes(7), 7, 7);
+        outbox.free(Slot(1));
+        assert_eq!(stage(&mut outbox), Some((7, Slot(1))), "its place is free again");
     }
 
     #[test]
@@ -657,7 +681,7 @@ mod tests {
         stage(&mut outbox);
         next(&mut outbox, false);
         next(&mut outbox, false);
-        outbox.on_written(0);
+        written(&mut outbox, 0);
         let mut kept = Vec::new();
         while let Some(Staging { id, slot, .. }) = outbox.start_keeping() {
             outbox.on_staged(id, slot);
@@ -709,7 +733,7 @@ mod tests {
                     }
                     6 if !under_way.is_empty() => {
                         let number = under_way.swap_remove(usize::from(what) % under_way.len());
-                        assert!(outbox.on_written(number).is_some());
+                        assert!(written(outbox, number).is_some());
                     }
                     _ => {}
                 }

@@ -2,9 +2,7 @@
 
 mod cache;
 mod file;
-mod gathered;
 mod link;
-mod reading;
 
 use super::line::{Line, both_ways};
 use super::server::{serve_here, through_words};
@@ -23,11 +21,11 @@ pub(super) use cache::Synced;
 pub(super) use cache::{LeftOver, Unusable};
 pub use file::{FileHandle, Presence};
 use lads_core::errno;
-use lads_core::remote::message::{Failure, FileNumber, OpenMode, ViewNumber};
+use lads_core::remote::client::{About, Loss};
+pub use lads_core::remote::client::{ReadBytes, StageSettings, StagedBytes};
+use lads_core::remote::message::{Failure, OpenMode};
 use lads_core::remote::name::Server;
-use lads_core::remote::outlook::Told;
 use lads_core::remote::policy::{BUFFERS_BYTES, READ_BYTES, STALL_TIMEOUTS, TIMEOUT};
-use lads_core::view::View;
 use link::Link;
 use rustix::io::Errno;
 use std::io;
@@ -75,17 +73,8 @@ pub struct ReadCacheOptions {
 pub struct StageOptions {
     /// A directory.
     pub directory: PathBuf,
-    /// The most bytes that are there at a time.
-    pub bytes_max: u64,
-    /// Whether buffers go there when a write finds no free one.
-    pub in_foreground: bool,
-    /// Whether buffers go there while the program computes, so that the next output finds free
-    /// ones.
-    pub in_background: bool,
-    /// Whether what goes there is durable at once.
-    pub is_synced: bool,
-    /// What the user tells about the outputs of the program.
-    pub told: Told,
+    /// How it is used.
+    pub settings: StageSettings,
 }
 
 impl Default for ClientOptions {
@@ -107,43 +96,6 @@ impl Default for ClientOptions {
     }
 }
 
-/// How many bytes a client has put on the local disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StagedBytes {
-    /// While a write waited for it.
-    pub in_foreground: u64,
-    /// While the program computed.
-    pub in_background: u64,
-}
-
-/// How many bytes of what a client has read did not cost a round trip.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadBytes {
-    /// Bytes that came before the program asked for them.
-    pub ahead: u64,
-    /// Bytes that were in memory or on the local disk when the program asked for them.
-    pub kept: u64,
-}
-
-/// A view of a file, as it is set.
-#[derive(Debug)]
-struct Target {
-    file: FileNumber,
-    path: Vec<u8>,
-    view: ViewNumber,
-    displacement: u64,
-    filetype: Vec<u8>,
-    shape: View,
-}
-
-/// What a buffer holds.
-#[derive(Clone, Debug)]
-struct About {
-    target: Arc<Target>,
-    position: u64,
-    length: u32,
-}
-
 /// Why something with a remote file failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text}")]
@@ -152,6 +104,12 @@ pub struct RemoteError {
     pub errno: i32,
     /// What failed, where.
     pub text: String,
+}
+
+impl From<Loss> for RemoteError {
+    fn from(Loss { errno, text }: Loss) -> Self {
+        Self { errno, text }
+    }
 }
 
 impl RemoteError {
@@ -249,7 +207,7 @@ impl Client {
             let connected = catch_unwind(AssertUnwindSafe(connect)).unwrap_or_else(panicked);
             match (connecting.upgrade(), connected) {
                 (Some(link), Ok(connection)) => link.on_connected(connection),
-                (Some(link), Err(error)) => link.on_not_connected(error),
+                (Some(link), Err(error)) => link.end(error),
                 (None, Ok(connection)) => connection.line.end(),
                 (None, Err(_)) => {}
             }
@@ -284,46 +242,28 @@ impl Client {
         self.link.is_lost()
     }
 
+    /// Looks at the session.
+    #[cfg(test)]
+    pub(super) fn session<T>(&self, look: impl FnOnce(&mut link::OwnClient) -> T) -> T {
+        self.link.event(|client, _| look(client))
+    }
+
     /// Sends nothing from now on, or goes on.
     #[cfg(test)]
     pub(super) fn pause(&self, is_paused: bool) {
         self.link.pause(is_paused);
     }
 
-    /// How many wait until something is sent.
-    #[cfg(test)]
-    pub(super) fn awaited(&self) -> u32 {
-        self.link.awaited()
-    }
-
-    /// How many frames may be in flight.
-    #[cfg(test)]
-    pub(super) fn under_way_max(&self) -> usize {
-        self.link.under_way_max(&self.link.lock())
-    }
-
     /// Nothing can be put on the local disk from now on.
     #[cfg(test)]
     pub(super) fn break_disk(&self) {
-        self.link.break_disk();
-    }
-
-    /// How many frames were sent.
-    #[cfg(test)]
-    pub(super) fn sent(&self) -> u64 {
-        self.link.sent()
-    }
-
-    /// As if a thread of the program copied from now on, or no more.
-    #[cfg(test)]
-    pub(super) fn set_copying(&self, is_copying: bool) {
-        self.link.set_copying(is_copying);
+        self.link.cache().break_disk();
     }
 
     /// Returns the files on the local disk that were made durable, in this order.
     #[cfg(test)]
     pub(super) fn synced(&self) -> Vec<Synced> {
-        self.link.synced()
+        self.link.cache().synced()
     }
 
     /// Cuts the connection.
@@ -365,19 +305,19 @@ impl Client {
 
     /// Tells that other processes use other servers for the same files.
     pub fn share_with_other_servers(&self) {
-        self.link.share_with_other_servers();
+        self.link.lock().client.share_with_other_servers();
     }
 
     /// Returns how many bytes went to the local disk so far.
     #[must_use]
     pub fn staged(&self) -> StagedBytes {
-        self.link.staged()
+        self.link.lock().client.staged()
     }
 
     /// Returns how many bytes of what was read did not cost a round trip.
     #[must_use]
     pub fn read_bytes(&self) -> ReadBytes {
-        self.link.read_bytes()
+        self.link.lock().client.read_bytes()
     }
 
     /// Waits for all that was deferred, and returns the first error that no call has returned.

@@ -1,17 +1,16 @@
 //! An open remote file: what a program writes is copied into buffers, and returns at once.
 
-use super::gathered::{Gathered, run_of};
-use super::link::{After, Link};
-use super::reading::Source;
-use super::{About, RemoteError, Target};
+use super::RemoteError;
+use super::link::{Link, OwnTail};
 use crate::board::lock;
-use lads_core::remote::message::{Call, FileNumber, LockKind, OpenMode, ViewNumber};
-use lads_core::remote::policy::{GATHERED_RECORD_BYTES_MAX, PAST_CACHE_BYTES};
+use lads_core::limits::CLIENT_FILES_MAX;
+use lads_core::remote::client::{After, Tail, Wait};
+use lads_core::remote::message::{Call, FileNumber, LockKind, OpenMode};
+use lads_core::remote::policy::PAST_CACHE_BYTES;
 use lads_core::remote::reading::Prefetch;
 use lads_core::view::{Datatype, View, ViewError};
-use lads_sys::{Buffer, gather_past_cache};
+use lads_sys::gather_past_cache;
 use rustix::io::Errno;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The filetype of a file that was just opened, as it travels: one byte.
@@ -26,103 +25,9 @@ pub struct FileHandle {
     name: String,
     /// Whether it is open for writing.
     writes: bool,
-    tail: Arc<Mutex<Tail>>,
+    tail: Arc<Mutex<OwnTail>>,
     /// Number of the request that opens the file, if the open was deferred.
     deferred_open: Option<u64>,
-}
-
-/// The buffer of a file that is being filled.
-#[derive(Debug)]
-pub(super) struct Tail {
-    target: Arc<Target>,
-    filling: Option<Filling>,
-    prefetch: Prefetch,
-    /// How many frames of the connection there were up to the last one of this file.
-    frames: u64,
-}
-
-#[derive(Debug)]
-struct Filling {
-    position: u64,
-    length: u32,
-    buffer: Buffer,
-    /// Short records at places of their own, if the bytes do not follow each other in the view.
-    gathered: Option<Gathered>,
-}
-
-impl Filling {
-    fn is_open(&self) -> bool {
-        (self.length as usize) < self.buffer.len()
-    }
-
-    /// Reports whether bytes at a position of the view follow those in the buffer.
-    fn is_followed_by(&self, position: u64) -> bool {
-        let is_plain = self.gathered.is_none();
-        is_plain && self.is_open() && self.position + u64::from(self.length) == position
-    }
-}
-
-impl Tail {
-    /// Lets the buffer be sent, if there is one.
-    pub(super) fn seal(&mut self, link: &Link) {
-        let Some(Filling { position, length, buffer, gathered }) = self.filling.take() else {
-            return;
-        };
-        let Some(gathered) = gathered else {
-            let target = Arc::clone(&self.target);
-            self.frames = link.put(About { target, position, length }, buffer);
-            return;
-        };
-        let target = Arc::new(gathered.target(&self.target));
-        let Target { file, view, displacement, ref filetype, .. } = *target;
-        let filetype = filetype.clone();
-        link.set_reserved_view(file, Call::View { view, file, displacement, filetype });
-        self.frames = link.put(About { target, position: 0, length }, buffer);
-        link.forget(file, view);
-    }
-
-    /// Adds a short record to those in the buffer that is being filled. Returns `false` if the
-    /// record does not belong there.
-    fn gathers(&mut self, link: &Link, positions: &Range<u64>) -> bool {
-        let Some(filling) = &mut self.filling else { return false };
-        let length = positions.end - positions.start;
-        let room = filling.buffer.len() - filling.length as usize;
-        if length > GATHERED_RECORD_BYTES_MAX || length > room as u64 {
-            return false;
-        }
-        let shape = &self.target.shape;
-        let Some(run) = run_of(shape, positions) else { return false };
-        if let Some(gathered) = &mut filling.gathered {
-            return gathered.add(run);
-        }
-        let first = filling.position..filling.position + u64::from(filling.length);
-        let first = run_of(shape, &first).filter(|it| it.offset + it.length <= run.offset);
-        let reserved = first.and_then(|it| Some((it, link.reserve_view(self.target.file)?)));
-        let Some((first, view)) = reserved else { return false };
-        filling.gathered.insert(Gathered::new(view, first)).add(run)
-    }
-
-    /// Copies bytes into buffers, until the connection is lost.
-    fn write(&mut self, link: &Link, mut position: u64, length: u64, mut bytes: Gathering<'_>) {
-        let end = position.saturating_add(length);
-        while !bytes.is_empty() {
-            let goes_on = self.filling.as_ref().is_some_and(|it| it.is_followed_by(position));
-            if !goes_on && !self.gathers(link, &(position..end)) {
-                self.seal(link);
-                let Some(buffer) = link.buffer() else { return };
-                self.filling = Some(Filling { position, length: 0, buffer, gathered: None });
-                link.on_tail();
-            }
-            let filling = self.filling.as_mut().expect("made above");
-            let room = &mut filling.buffer[filling.length as usize..];
-            let copied = bytes.copy(room);
-            filling.length += u32::try_from(copied).expect("a frame is shorter");
-            position += copied as u64;
-            if !filling.is_open() {
-                self.seal(link);
-            }
-        }
-    }
 }
 
 /// What of the memory of the program is to be copied.
@@ -184,18 +89,22 @@ impl FileHandle {
         group: [u8; 16],
         defers: bool,
     ) -> Result<Self, RemoteError> {
-        let file = FileNumber(link.next_number());
+        let file = FileNumber(link.lock().client.next_number());
         let name = name_of(link, path);
-        link.wait_until_closed(path);
-        let call = Call::Open { file, path: path.to_vec(), mode, group };
-        let asked = link.ask_to_open((file, call), &name, defers)?;
+        drop(link.wait(&Wait::Closed(path.to_vec())));
+        let asked = ask_to_open(link, file, path, (mode, group, defers));
+        let asked = asked.map_err(|error| error.unwrap_or_else(|| too_many(&name)))?;
         if !defers {
-            link.wait_for(asked, &name).inspect_err(|_| link.close_unopened(file))?;
+            let close = |_: &RemoteError| link.ask_with(|client, _| client.close_unopened(file));
+            link.reply(asked, &name).inspect_err(close)?;
         }
-        let target = set(link, file, path, 0, &WHOLE, View::whole());
         let prefetch = Prefetch::default();
-        link.begin_view(&target, prefetch);
-        let tail = Arc::new(Mutex::new(Tail { target, filling: None, prefetch, frames: 0 }));
+        let (of, whole) = ((file, path), (0, &WHOLE[..], View::whole()));
+        let mut session = link.wait(&Wait::RoomForView);
+        let target = session.client.begin_view(of, whole, prefetch);
+        drop(session);
+        link.say_all();
+        let tail = Arc::new(Mutex::new(Tail::new(target, prefetch)));
         link.add_tail(&tail);
         let deferred_open = defers.then_some(asked);
         Ok(Self { link: Arc::clone(link), file, name, writes: mode.writes, tail, deferred_open })
@@ -218,16 +127,19 @@ impl FileHandle {
             text: format!("cannot set the view of {}: {error}", self.name),
         })?;
         let mut tail = self.sealed();
-        if tail.target.displacement == displacement && tail.target.filetype == filetype {
+        let old = Arc::clone(tail.target());
+        if old.displacement == displacement && old.filetype == filetype {
             return Ok(());
         }
-        let path = tail.target.path.clone();
         // First, so that nothing is read through it any more, and the server need not have room
         // for both.
-        self.link.end_view(self.file);
-        self.link.forget(self.file, tail.target.view);
-        tail.target = set(&self.link, self.file, &path, displacement, filetype, shape);
-        self.link.begin_view(&tail.target, tail.prefetch);
+        self.link.ask_with(|client, _| client.end_view(&old));
+        let (of, new) = ((self.file, &old.path[..]), (displacement, filetype, shape));
+        let mut session = self.link.wait(&Wait::RoomForView);
+        let target = session.client.begin_view(of, new, tail.prefetch());
+        drop(session);
+        self.link.say_all();
+        tail.set_target(target);
         Ok(())
     }
 
@@ -250,17 +162,45 @@ impl FileHandle {
     }
 
     fn copy(&self, position: u64, pieces: &[&[u8]], is_awaited: bool) -> Result<(), RemoteError> {
-        self.link.begin_write(self.file, &self.name, is_awaited)?;
+        let (file, link) = (self.file, &self.link);
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let positions = position..position.saturating_add(length);
         // Nobody reads meanwhile: a read puts what was written before in order, and then what is
         // read ahead must not miss this.
         let mut tail = lock(&self.tail);
-        let positions = position..position.saturating_add(length);
-        self.link.on_write(self.file, &positions);
-        tail.write(&self.link, position, length, Gathering::new(pieces, length));
+        let written = link
+            .event(|client, now| client.begin_write(file, &positions, is_awaited, now))
+            .and_then(|()| {
+                self.fill(&mut tail, position, length, Gathering::new(pieces, length));
+                // It may have been lost while this waited for a buffer.
+                link.event(|client, now| {
+                    if tail.is_full() {
+                        tail.seal(client, now);
+                    }
+                    client.end_write(file, is_awaited, (length, tail.is_filling()), now)
+                })
+            });
         drop(tail);
-        // It may have been lost while this waited for a buffer.
-        self.link.end_write(self.file, &self.name, is_awaited, length)
+        written.map_err(|error| link.error(error, &self.name))
+    }
+
+    /// Copies bytes into buffers, until the connection is lost. The last one stays, full or not.
+    fn fill(&self, tail: &mut OwnTail, mut position: u64, length: u64, mut bytes: Gathering<'_>) {
+        let end = position.saturating_add(length);
+        let reserve = || self.link.lock().client.reserve_view(self.file);
+        while !bytes.is_empty() {
+            if !tail.takes(&(position..end), reserve) {
+                self.link.seal(tail);
+                let Some(buffer) = self.link.buffer() else { return };
+                let capacity = u32::try_from(buffer.len()).expect("a frame is shorter");
+                tail.begin(position, Arc::new(buffer), capacity);
+            }
+            let (buffer, from) = tail.buffer().expect("begun above");
+            let room = &mut Arc::get_mut(buffer).expect("it is not sent")[from as usize..];
+            let copied = bytes.copy(room);
+            tail.advance(u32::try_from(copied).expect("a frame is shorter"));
+            position += copied as u64;
+        }
     }
 
     /// Reads into pieces from a position of the view on. Returns how many bytes there were before
@@ -270,32 +210,22 @@ impl FileHandle {
     /// # Errors
     /// If it cannot be read.
     pub fn read(&self, position: u64, pieces: &mut [&mut [u8]]) -> Result<u64, RemoteError> {
-        self.link.take_failure(self.file, &self.name)?;
         let wanted: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let positions = position..position.saturating_add(wanted);
         if positions.is_empty() {
-            return Ok(0);
+            return self.link.take_failure(self.file, &self.name).map(|()| 0);
         }
-        let tail = self.sealed();
-        let reach = tail.target.shape.reach(&positions);
-        let source = Source {
-            link: &self.link,
-            file: self.file,
-            name: &self.name,
-            view: tail.target.view,
-            after: After::Bytes { file: self.file, reach, count: tail.frames },
-            frames: tail.frames,
-            changes: self.link.begin_reading(self.file, &positions),
-        };
+        let mut tail = lock(&self.tail);
+        let read = self.link.event(|client, now| client.begin_read(&mut tail, positions, now));
         drop(tail);
-        source.read(positions, pieces)
+        let mut read = read.map_err(|error| self.link.error(error, &self.name))?;
+        self.link.read(&mut read, position, pieces, &self.name)
     }
 
     /// From now on, what is read is kept and read ahead like this.
     pub fn set_prefetch(&self, prefetch: Prefetch) {
-        let mut tail = self.sealed();
-        tail.prefetch = prefetch;
-        self.link.set_prefetch(self.file, prefetch);
+        let mut tail = lock(&self.tail);
+        self.link.ask_with(|client, now| client.set_prefetch(&mut tail, prefetch, now));
     }
 
     /// Waits until all that was written is at the server, and seen by whoever reads there.
@@ -321,7 +251,7 @@ impl FileHandle {
     /// # Errors
     /// If something could not be written, or made durable.
     pub fn close(self, defers: bool) -> Result<(), RemoteError> {
-        self.link.end_file(self.file);
+        self.link.event(|client, _| client.end_file(self.file));
         if !defers {
             self.ask(Call::Close { file: self.file })?;
             return self.link.settle();
@@ -329,10 +259,10 @@ impl FileHandle {
         // If a process deletes the file after all processes have closed it, no open may create the
         // file afterwards.
         if let Some(opening) = self.deferred_open {
-            self.link.wait_until_answered(opening);
+            drop(self.link.wait(&Wait::Deferred(opening)));
         }
         let tail = self.sealed();
-        self.link.close_later(self.file, &tail.target.path, tail.frames);
+        self.link.ask_with(|client, _| client.close_later(tail.target(), tail.frames()));
         Ok(())
     }
 
@@ -365,7 +295,7 @@ impl FileHandle {
     /// # Errors
     /// If it cannot be found out.
     pub fn end(&self) -> Result<u64, RemoteError> {
-        let view = lock(&self.tail).target.view;
+        let view = lock(&self.tail).target().view;
         self.ask(Call::End { view })
     }
 
@@ -374,7 +304,7 @@ impl FileHandle {
     /// # Errors
     /// If it lies beyond the largest file.
     pub fn offset_of(&self, position: u64) -> Result<u64, RemoteError> {
-        let offset = lock(&self.tail).target.shape.offset_of(position);
+        let offset = lock(&self.tail).target().shape.offset_of(position);
         offset.map_err(|error| RemoteError {
             errno: Errno::INVAL.raw_os_error(),
             text: format!("position {position} of the view of {}: {error}", self.name),
@@ -403,48 +333,50 @@ impl FileHandle {
     /// Of an earlier call, or if there are too many locks. Then there is none to be given back.
     pub fn lock(&self, kind: LockKind) -> Result<(), RemoteError> {
         self.link.take_failure(self.file, &self.name)?;
-        let after = After::Frames { file: self.file, count: self.sealed().frames };
-        let asked = self.link.ask(&after, Call::Lock { file: self.file, kind });
-        self.link.wait_for(asked, &self.name)?;
+        let after = After::Frames { file: self.file, count: self.sealed().frames() };
+        self.link.ask(after, Call::Lock { file: self.file, kind }, &self.name)?;
         // Others may have written until now.
-        self.link.forget_read(self.file);
+        self.forget_read();
         Ok(())
     }
 
     /// Gives the lock back as soon as all that was written is at the server. It does not wait.
     pub fn unlock(&self) {
-        let count = self.sealed().frames;
-        self.link.unlock_later(self.file, count);
+        let count = self.sealed().frames();
+        self.link.ask_with(|client, _| client.unlock_later(self.file, count));
     }
 
     /// Tells the server that this process lives, until this is dropped: for a lock under which it
     /// uses another server. One that is silent would lose its connection.
     #[must_use]
     pub fn presence(&self) -> Presence {
-        self.link.begin_presence();
+        self.link.lock().client.begin_presence();
         Presence(Arc::clone(&self.link))
     }
 
     /// Asks for something after which a file may be seen otherwise.
     fn ask_anew(&self, call: Call) -> Result<u64, RemoteError> {
-        self.link.forget_read(self.file);
+        self.forget_read();
         let answer = self.ask(call);
-        self.link.forget_read(self.file);
+        self.forget_read();
         answer
+    }
+
+    fn forget_read(&self) {
+        self.link.event(|client, _| client.forget_read(self.file));
     }
 
     /// Asks for something, after all that was written, and tells earlier failures first.
     fn ask(&self, call: Call) -> Result<u64, RemoteError> {
-        let count = self.sealed().frames;
-        let number = self.link.ask(&After::Frames { file: self.file, count }, call);
-        let answer = self.link.wait_for(number, &self.name);
+        let after = After::Frames { file: self.file, count: self.sealed().frames() };
+        let answer = self.link.ask(after, call, &self.name);
         self.link.take_failure(self.file, &self.name)?;
         answer
     }
 
-    fn sealed(&self) -> MutexGuard<'_, Tail> {
+    fn sealed(&self) -> MutexGuard<'_, OwnTail> {
         let mut tail = lock(&self.tail);
-        tail.seal(&self.link);
+        self.link.seal(&mut tail);
         tail
     }
 }
@@ -455,33 +387,41 @@ pub struct Presence(Arc<Link>);
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.0.end_presence();
+        self.0.lock().client.end_presence();
     }
 }
 
 /// Removes a file.
 pub(super) fn delete(link: &Link, path: &[u8]) -> Result<(), RemoteError> {
-    link.wait_until_closed(path);
-    let asked = link.ask(&After::Nothing, Call::Delete { path: path.to_vec() });
-    link.wait_for(asked, &name_of(link, path)).map(|_| ())
+    drop(link.wait(&Wait::Closed(path.to_vec())));
+    let call = Call::Delete { path: path.to_vec() };
+    link.ask(After::Nothing, call, &name_of(link, path)).map(drop)
+}
+
+/// Asks for a file to be opened. `Err(None)` if the server takes no more files.
+fn ask_to_open(
+    link: &Link,
+    file: FileNumber,
+    path: &[u8],
+    (mode, group, defers): (OpenMode, [u8; 16], bool),
+) -> Result<u64, Option<RemoteError>> {
+    let mut session = link.wait(&Wait::RoomForFile);
+    let asked = session.client.open(file, path, mode, group, defers);
+    let is_lost = session.client.loss().is_some();
+    drop(session);
+    link.say_all();
+    asked.ok_or_else(|| is_lost.then(|| link.lost()))
+}
+
+fn too_many(name: &str) -> RemoteError {
+    let text = format!(
+        "cannot open {name}: this process has {CLIENT_FILES_MAX} files open there, which is the \
+         maximum (EMFILE); close some of them"
+    );
+    RemoteError { errno: Errno::MFILE.raw_os_error(), text }
 }
 
 /// A file, for messages.
 fn name_of(link: &Link, path: &[u8]) -> String {
     format!("{} on {}", String::from_utf8_lossy(path), link.name())
-}
-
-/// Sets a view.
-fn set(
-    link: &Link,
-    file: FileNumber,
-    path: &[u8],
-    displacement: u64,
-    filetype: &[u8],
-    shape: View,
-) -> Arc<Target> {
-    let view = ViewNumber(link.next_number());
-    let (path, filetype) = (path.to_vec(), filetype.to_vec());
-    link.defer_view(file, Call::View { view, file, displacement, filetype: filetype.clone() });
-    Arc::new(Target { file, path, view, displacement, filetype, shape })
 }

@@ -1,55 +1,38 @@
-//! The connection of a client to its server: requests and what comes of them.
-//!
-//! What a program writes lies in buffers. A thread sends them (`link/sending.rs`), another puts
-//! some of them on a local disk (`link/staging.rs`). A buffer is free again when the server says
-//! that it is written.
+//! The connection of a client to its server: its threads, its buffers and its disks. What they do
+//! is decided by the session ([`lads_core::remote::client`]).
 
-mod beginning;
 mod ending;
-mod opening;
 mod reading;
 mod sending;
 mod staging;
-mod writing;
 
 use super::super::line::Line;
 use super::super::wire::{hear, say};
 use super::cache::Cache;
-#[cfg(test)]
-use super::cache::Synced;
-use super::file::Tail;
-use super::{
-    About, ClientOptions, ReadBytes, RemoteError, StageOptions, StagedBytes, Target, shown,
-};
+use super::{ClientOptions, Connection, RemoteError, StageOptions, shown};
 use crate::board::lock;
 use crate::thread::{NoThread, spawn};
-use crate::transport::{Arrived, Frame, GrantedBuffers, Receiver, Transport};
+use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Header, Row};
-use lads_core::remote::gate::Gate;
+use lads_core::remote::client::{After, CallError, Client, Settings, Tail, Wait};
 use lads_core::remote::message::{
-    CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request,
-    TO_CLIENT_BYTES_MAX, ToClient, ToServer, ViewNumber, Written,
+    CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, TO_CLIENT_BYTES_MAX, ToClient, ToServer,
+    VERSION,
 };
 use lads_core::remote::name::Server;
-use lads_core::remote::outbox::{Outbox, buffer_bytes};
-use lads_core::remote::outlook::Outlook;
-use lads_core::remote::policy::{LOOK_INTERVAL, STAGING_MAX};
-use lads_core::remote::reading::Reading;
-use lads_core::remote::rest::Rest;
-use lads_core::remote::taken::Taken;
-use lads_core::remote::window::Window;
-use lads_core::staging::Slots;
-use lads_core::units::OstId;
+use lads_core::remote::outbox::buffer_bytes;
+use lads_core::units::{OstId, StreamId};
 use lads_sys::{Arena, Buffer};
-pub(super) use reading::Wanted;
 use reading::{MOVING_BUFFERS, ReadBuffer, ReadCache};
-use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
-use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
+
+/// The session of this client.
+pub(super) type OwnClient = Client<Arc<Buffer>, ReadBuffer>;
+/// The buffer that is being filled of one of its files.
+pub(super) type OwnTail = Tail<Arc<Buffer>>;
 
 /// A connection.
 pub(super) struct Link {
@@ -60,18 +43,12 @@ pub(super) struct Link {
     output: Mutex<Option<Box<dyn Write + Send>>>,
     /// Buffers for what is written, and for what is read.
     for_writing: Arena,
-    /// The bytes of each of these.
-    buffer_bytes: u32,
     for_reading: Arena,
     stage: Option<Stage>,
     read_cache: Option<ReadCache>,
     begun: Instant,
-    inner: Mutex<Inner>,
-    changed: Condvar,
-    timeout: Duration,
-    stall_timeouts: u32,
-    /// Whether other processes use other servers for the same files.
-    has_other_servers: AtomicBool,
+    session: Mutex<Session>,
+    wakes: Wakes,
 }
 
 struct Carrier {
@@ -79,115 +56,35 @@ struct Carrier {
     line: Box<dyn Line>,
 }
 
-/// The local disk.
+/// The local disk for what is written.
 struct Stage {
-    options: StageOptions,
     cache: Cache,
     /// A buffer for what is read back.
     for_draining: Arena,
 }
 
-pub(super) struct Inner {
-    requests: u64,
-    /// Everything that the server sends passes it first.
-    gate: Gate,
-    /// Requests that are to be sent.
-    to_say: VecDeque<ToServer>,
-    /// What is not written at the server.
-    outbox: Outbox<Arc<Buffer>, About>,
-    window: Window,
-    /// How many wait until certain frames are sent.
-    awaited: u32,
-    /// Whether nothing is sent, so that the program copies faster.
-    rest: Rest,
-    /// What is waited for: the outcome, once it is there, and what was read.
-    waiting: HashMap<u64, Waiting>,
-    /// Files and views at the server.
-    taken: Taken,
-    /// Requests for which nobody waits, and their files.
-    deferred: HashMap<u64, FileNumber>,
-    /// Requests that go out when certain frames are sent.
-    held: Vec<Held>,
-    /// Files whose close was deferred and is not done.
-    closing: Vec<Closing>,
-    /// The first failure of each file that no call has returned.
-    failures: HashMap<FileNumber, Failure>,
-    /// Places of reads that are taken.
-    reads: u32,
-    /// Reads of the program that have not asked for all that they wait for.
-    asking: u32,
-    reading: Reading<ReadBuffer>,
-    read_bytes: ReadBytes,
-    /// The views through which files are read now.
-    targets: HashMap<FileNumber, Arc<Target>>,
-    /// Some of them may be views of one file, opened twice.
-    has_doubles: bool,
-    tails: Vec<Weak<Mutex<Tail>>>,
-    /// Of these, how many have a buffer that is not full.
-    open_tails: u32,
-    numbers: u32,
-    heard_at: Instant,
-    /// When something was done last of what the server owes, or it owed nothing.
-    done_at: Instant,
-    /// Who wants the server to hear that this process lives, and when that was said last.
-    presences: u32,
-    present_at: Instant,
-    outlook: Outlook,
-    staged: StagedBytes,
-    is_connected: bool,
+/// The session, and who waits for it.
+pub(super) struct Session {
+    pub(super) client: OwnClient,
+    /// The files that are open.
+    tails: Vec<Weak<Mutex<OwnTail>>>,
+    /// How many threads of the program wait.
+    waiting: u32,
+    /// The sending thread waits until then, if nothing is there to be sent before.
+    sender_until: Option<Duration>,
     /// Why a thread ended the connection, until the loss is reported.
     broken: Option<String>,
-    /// Why the connection is lost, or could not be made.
-    lost: Option<RemoteError>,
-    /// Whether what is left is being put on the local disk.
-    is_keeping: bool,
-    /// What was not written at the server when the connection was lost.
-    lost_bytes: u64,
     #[cfg(test)]
     is_paused: bool,
 }
 
-/// What a request comes after.
-#[derive(Clone, Debug)]
-pub(super) enum After {
-    /// It has nothing to do with frames.
-    Nothing,
-    /// After the frames of a file among the first of the connection.
-    Frames { file: FileNumber, count: u64 },
-    /// After those that have bytes of the file in common.
-    Bytes { file: FileNumber, reach: Range<u64>, count: u64 },
-}
-
-/// A request that is held until all its frames are sent.
-struct Held {
-    file: FileNumber,
-    after: HeldAfter,
-    call: Call,
-}
-
-enum HeldAfter {
-    View(ViewNumber),
-    Frames(u64),
-}
-
-/// A file that is closed later.
-struct Closing {
-    file: FileNumber,
-    path: Vec<u8>,
-}
-
+/// Where threads wait.
 #[derive(Default)]
-struct Waiting {
-    /// Whether other clients decide when it is done.
-    is_for_others: bool,
-    /// Whether bytes come as well, unless there are none or the request fails.
-    is_read: bool,
-    outcome: Option<Outcome>,
-    bytes: Option<Came>,
+struct Wakes {
+    program: Condvar,
+    sender: Condvar,
+    disks: Condvar,
 }
-
-/// Bytes that came, and where in the buffer they are.
-type Came = (ReadBuffer, Range<usize>);
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -200,52 +97,30 @@ impl Link {
     pub(super) fn new(server: Server, options: &ClientOptions) -> io::Result<Arc<Self>> {
         let name = shown(&server);
         let buffer_bytes = buffer_bytes(options.buffers_bytes);
-        // Such a server is that of this process alone.
-        let has_other_servers = AtomicBool::new(!matches!(server, Server::At(_)));
-        let stage = options.stage.clone();
-        let stage = stage.map(|it| Stage::open(it, server, buffer_bytes)).transpose()?;
-        let bytes_max = stage.as_ref().map_or(0, |stage| stage.options.bytes_max);
-        let told = stage.as_ref().map(|stage| stage.options.told).unwrap_or_default();
-        let read_cache = options.read_cache.as_ref();
-        let read_cache_bytes = read_cache.map_or(0, |it| it.bytes_max);
-        let read_cache = read_cache.map(|it| ReadCache::open(&it.directory)).transpose()?;
-        let chunks_max = count_of(options.read_bytes, FRAME_BYTES);
         let buffers = count_of(options.buffers_bytes, buffer_bytes).max(2);
+        let chunks_max = count_of(options.read_bytes, FRAME_BYTES);
+        let read_cache = options.read_cache.as_ref();
+        let settings = Settings {
+            buffers,
+            buffer_bytes,
+            chunks_max,
+            read_cache_bytes: read_cache.map_or(0, |it| it.bytes_max),
+            stage: options.stage.as_ref().map(|stage| stage.settings),
+            timeout: options.timeout,
+            stall_timeouts: options.stall_timeouts,
+            // Such a server is that of this process alone.
+            has_other_servers: !matches!(server, Server::At(_)),
+        };
+        let stage = options.stage.as_ref();
+        let stage = stage.map(|it| Stage::open(it, server, buffer_bytes)).transpose()?;
+        let read_cache = read_cache.map(|it| ReadCache::open(&it.directory)).transpose()?;
         let for_reading = chunks_max.saturating_add(CLIENT_READS_MAX + MOVING_BUFFERS);
-        let inner = Inner {
-            requests: 0,
-            gate: Gate::default(),
-            to_say: VecDeque::new(),
-            outbox: Outbox::new(buffers, Slots::new(bytes_max, buffer_bytes, STAGING_MAX)),
-            window: Window::default(),
-            awaited: 0,
-            rest: Rest::default(),
-            waiting: HashMap::new(),
-            taken: Taken::default(),
-            deferred: HashMap::new(),
-            held: Vec::new(),
-            closing: Vec::new(),
-            failures: HashMap::new(),
-            reads: 0,
-            asking: 0,
-            reading: Reading::new(chunks_max, Slots::new(read_cache_bytes, FRAME_BYTES, 1)),
-            read_bytes: ReadBytes::default(),
-            targets: HashMap::new(),
-            has_doubles: false,
+        let session = Session {
+            client: Client::new(settings),
             tails: Vec::new(),
-            open_tails: 0,
-            numbers: 0,
-            heard_at: Instant::now(),
-            done_at: Instant::now(),
-            presences: 0,
-            present_at: Instant::now(),
-            outlook: Outlook::new(told),
-            staged: StagedBytes::default(),
-            is_connected: false,
+            waiting: 0,
+            sender_until: None,
             broken: None,
-            lost: None,
-            is_keeping: false,
-            lost_bytes: 0,
             #[cfg(test)]
             is_paused: false,
         };
@@ -254,16 +129,12 @@ impl Link {
             carrier: OnceLock::new(),
             output: Mutex::new(None),
             for_writing: arena(buffers, buffer_bytes)?,
-            buffer_bytes,
             for_reading: arena(for_reading, FRAME_BYTES)?,
             stage,
             read_cache,
             begun: options.begun,
-            inner: Mutex::new(inner),
-            changed: Condvar::new(),
-            timeout: options.timeout,
-            stall_timeouts: options.stall_timeouts,
-            has_other_servers,
+            session: Mutex::new(session),
+            wakes: Wakes::default(),
         });
         link.begin_disks()?;
         Ok(link)
@@ -282,282 +153,193 @@ impl Link {
         Ok(())
     }
 
+    /// The connection is there: what waits is sent.
+    pub(super) fn on_connected(self: &Arc<Self>, connection: Connection) {
+        let Connection { line, transport, channel: Channel { mut input, mut output } } = connection;
+        let coming = Coming(Arc::downgrade(self));
+        let receiver = transport.receiver(StreamId(0), Arc::new(coming));
+        let carrier = self.carrier.set(Carrier { transport, line });
+        carrier.unwrap_or_else(|_| unreachable!("it connects once"));
+        let hello = ToServer::Hello { version: VERSION, name: String::new() };
+        match say(&mut *output, [hello]) {
+            Ok(()) => {
+                *lock(&self.output) = Some(output);
+                self.event(OwnClient::on_connected);
+                self.say_all();
+            }
+            // A server that turns the client away may have closed the connection: it is read on.
+            Err(error) => self.break_off(&error.to_string()),
+        }
+        let of = |link: &Arc<Self>| Arc::downgrade(link);
+        let (listening, receiving, sending, watching) = (of(self), of(self), of(self), of(self));
+        let threads = [
+            spawn("lads-listen", move || Self::listen(&listening, &mut *input)),
+            spawn("lads-receive", move || Self::receive(&receiving, receiver)),
+            spawn("lads-send", move || Self::send(&sending)),
+            spawn("lads-watch", move || Self::watch(&watching)),
+        ];
+        if let Some(error) = threads.into_iter().find_map(Result::err) {
+            self.lose(&error.to_string());
+        }
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.lock().lost.is_some()
+    /// The time since the program began.
+    fn now(&self) -> Duration {
+        self.begun.elapsed()
     }
 
-    #[cfg(test)]
-    pub(super) fn pause(&self, is_paused: bool) {
-        self.lock().is_paused = is_paused;
-        self.changed.notify_all();
+    pub(super) fn lock(&self) -> MutexGuard<'_, Session> {
+        lock(&self.session)
     }
 
-    #[cfg(test)]
-    pub(super) fn awaited(&self) -> u32 {
-        self.lock().awaited
+    /// Reports or asks something that makes no request, and wakes whoever can go on.
+    pub(super) fn event<T>(&self, act: impl FnOnce(&mut OwnClient, Duration) -> T) -> T {
+        let mut session = self.lock();
+        let result = act(&mut session.client, self.now());
+        let says = session.client.has_messages();
+        self.wake(session, says);
+        result
     }
 
-    #[cfg(test)]
-    pub(super) fn break_disk(&self) {
-        self.stage.as_ref().expect("there is one").cache.break_disk();
-    }
-
-    #[cfg(test)]
-    pub(super) fn synced(&self) -> Vec<Synced> {
-        self.stage.as_ref().expect("there is one").cache.synced()
-    }
-
-    #[cfg(test)]
-    pub(super) fn cut(&self) {
-        self.carrier.get().expect("it is connected").line.end();
-    }
-
-    /// A number for a file or a view.
-    pub(super) fn next_number(&self) -> u32 {
-        let mut inner = self.lock();
-        inner.numbers += 1;
-        inner.numbers
-    }
-
-    pub(super) fn add_tail(&self, tail: &Arc<Mutex<Tail>>) {
-        let mut inner = self.lock();
-        inner.tails.retain(|tail| tail.strong_count() > 0);
-        inner.tails.push(Arc::downgrade(tail));
-    }
-
-    /// Asks for something and will wait for it: returns the number of the request. It waits until
-    /// what the request comes after is sent.
-    pub(super) fn ask(&self, after: &After, call: Call) -> u64 {
-        let inner = self.wait_until_sent(after);
-        self.request_with(inner, !matches!(after, After::Nothing), call, None)
-    }
-
-    /// Waits until what a request comes after is sent.
-    fn wait_until_sent(&self, after: &After) -> MutexGuard<'_, Inner> {
-        let mut inner = self.lock();
-        if inner.is_unsent(after) {
-            inner.awaited += 1;
-            self.changed.notify_all();
-            let is_open = |inner: &mut Inner| inner.lost.is_none() && inner.is_unsent(after);
-            let waited = self.changed.wait_while(inner, is_open);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
-            inner.awaited -= 1;
-        }
-        inner
-    }
-
-    /// Forgets a view when all its frames are sent.
-    pub(super) fn forget(&self, file: FileNumber, view: ViewNumber) {
-        self.hold(Held { file, after: HeldAfter::View(view), call: Call::Forget { view } });
-    }
-
-    /// Closes a file when all its frames are sent.
-    pub(super) fn close_later(&self, file: FileNumber, path: &[u8], count: u64) {
-        self.lock().closing.push(Closing { file, path: path.to_vec() });
-        self.hold(Held { file, after: HeldAfter::Frames(count), call: Call::Close { file } });
-    }
-
-    /// Gives the lock of a file back when all its frames are sent.
-    pub(super) fn unlock_later(&self, file: FileNumber, count: u64) {
-        self.hold(Held { file, after: HeldAfter::Frames(count), call: Call::Unlock { file } });
-    }
-
-    fn hold(&self, held: Held) {
-        self.lock().held.push(held);
-        self.release_held();
-    }
-
-    /// Lets requests go whose frames are sent.
-    fn release_held(&self) {
-        loop {
-            let mut inner = self.lock();
-            let ready = inner.held.iter().position(|held| !inner.is_held(held));
-            let Some(Held { file, call, .. }) = ready.map(|index| inner.held.remove(index)) else {
-                return;
-            };
-            // Whoever waits for all that is deferred sees it in one list or in the other.
-            self.request_with(inner, true, call, Some(file));
-            self.changed.notify_all();
-        }
-    }
-
-    fn request(&self, is_after_frames: bool, call: Call, deferred: Option<FileNumber>) -> u64 {
-        self.request_with(self.lock(), is_after_frames, call, deferred)
-    }
-
-    fn request_with(
-        &self,
-        mut inner: MutexGuard<'_, Inner>,
-        is_after_frames: bool,
-        call: Call,
-        deferred: Option<FileNumber>,
-    ) -> u64 {
-        let number = inner.requests;
-        inner.requests += 1;
-        match deferred {
-            Some(file) => drop(inner.deferred.insert(number, file)),
-            None => {
-                let is_read = matches!(call, Call::Read { .. });
-                let is_for_others = matches!(call, Call::Lock { .. });
-                let waiting = Waiting { is_for_others, is_read, ..Waiting::default() };
-                inner.waiting.insert(number, waiting);
-            }
-        }
-        inner.taken.on_call(&call);
-        inner.gate.on_asked(number, &call);
-        let frames_before = if is_after_frames { inner.outbox.sent() } else { 0 };
-        let message = ToServer::Request(Request { number, frames_before, call });
-        inner.to_say.push_back(message);
-        drop(inner);
+    /// Does something that makes requests, sends them, and wakes whoever can go on.
+    pub(super) fn ask_with<T>(&self, act: impl FnOnce(&mut OwnClient, Duration) -> T) -> T {
+        let mut session = self.lock();
+        let result = act(&mut session.client, self.now());
+        self.wake(session, false);
         self.say_all();
-        number
+        result
     }
 
-    /// Sends the requests that are to be sent, in the order of their numbers.
-    fn say_all(&self) {
+    /// Wakes whoever can go on, the sending thread also if it has messages to send.
+    fn wake(&self, mut session: MutexGuard<'_, Session>, says: bool) {
+        let now = self.now();
+        let Session { client, sender_until, waiting, .. } = &mut *session;
+        let is_lost = client.loss().is_some();
+        let wakes = |until: &mut Duration| {
+            says || is_lost || client.has_frame(now) || client.next_timeout(now) < *until
+        };
+        let is_sender = sender_until.take_if(wakes).is_some();
+        let is_program = *waiting > 0;
+        drop(session);
+        if is_sender {
+            self.wakes.sender.notify_one();
+        }
+        if is_program {
+            self.wakes.program.notify_all();
+        }
+        if is_lost {
+            self.wakes.disks.notify_all();
+        }
+    }
+
+    /// Waits on behalf of the program.
+    pub(super) fn wait(&self, wait: &Wait) -> MutexGuard<'_, Session> {
+        let mut session = self.lock();
+        if !session.client.is_waiting(wait) {
+            return session;
+        }
+        session.client.begin_wait(wait);
+        session.waiting += 1;
+        if session.sender_until.take().is_some() {
+            self.wakes.sender.notify_one();
+        }
+        let is_waiting = |session: &mut Session| session.client.is_waiting(wait);
+        let waited = self.wakes.program.wait_while(session, is_waiting);
+        session = waited.unwrap_or_else(PoisonError::into_inner);
+        session.waiting -= 1;
+        session.client.end_wait(wait);
+        session
+    }
+
+    /// Makes a request, after the frames that it comes after, and returns the reply to it; `what`
+    /// it is about goes into an error.
+    pub(super) fn ask(&self, after: After, call: Call, what: &str) -> Result<u64, RemoteError> {
+        let wait = Wait::Sent(after);
+        let mut session = self.wait(&wait);
+        let Wait::Sent(after) = wait else { unreachable!("made above") };
+        let number = session.client.ask(&after, call);
+        drop(session);
+        self.say_all();
+        self.reply(number, what)
+    }
+
+    /// Waits for the reply to a request; `what` it is about goes into an error.
+    pub(super) fn reply(&self, number: u64, what: &str) -> Result<u64, RemoteError> {
+        loop {
+            let mut session = self.wait(&Wait::Reply(number));
+            let Some(reply) = session.client.take_reply(number) else { continue };
+            drop(session);
+            return reply.map_err(|error| self.error(error, what));
+        }
+    }
+
+    /// What an error of the session means for the program.
+    pub(super) fn error(&self, error: CallError, what: &str) -> RemoteError {
+        match error {
+            CallError::Failed(failure) => RemoteError::of(failure, what),
+            CallError::Gone => RemoteError::gone(what),
+            CallError::Lost => self.lost(),
+        }
+    }
+
+    /// The first failure of a file that was not returned, or that the connection is lost.
+    pub(super) fn take_failure(&self, file: FileNumber, what: &str) -> Result<(), RemoteError> {
+        let taken = self.lock().client.take_failure(file);
+        taken.map_err(|error| self.error(error, what))
+    }
+
+    /// Sends the messages that are to be sent.
+    pub(super) fn say_all(&self) {
         let mut output = lock(&self.output);
         let Some(to_server) = &mut *output else { return };
-        let messages: Vec<_> = self.lock().to_say.drain(..).collect();
+        let messages = self.lock().client.next_messages();
         if let Err(error) = say(&mut **to_server, messages) {
             drop(output);
             self.break_off(&error.to_string());
         }
     }
 
-    /// Waits for the outcome of a request; `what` it is about goes into an error.
-    pub(super) fn wait_for(&self, number: u64, what: &str) -> Result<u64, RemoteError> {
-        let (outcome, _) = self.wait(number)?;
-        match outcome {
-            Outcome::Done => Ok(0),
-            Outcome::Number(number) => Ok(number),
-            Outcome::Failed(failure) => Err(RemoteError::of(failure, what)),
-            Outcome::Lost => Err(RemoteError::gone(what)),
+    /// A file is open.
+    pub(super) fn add_tail(&self, tail: &Arc<Mutex<OwnTail>>) {
+        let mut session = self.lock();
+        session.tails.retain(|tail| tail.strong_count() > 0);
+        session.tails.push(Arc::downgrade(tail));
+    }
+
+    fn tails(&self) -> Vec<Arc<Mutex<OwnTail>>> {
+        self.lock().tails.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Lets the buffer of a file be sent, if there is one.
+    pub(super) fn seal(&self, tail: &mut OwnTail) {
+        if tail.is_filling() {
+            self.event(|client, now| tail.seal(client, now));
         }
     }
 
-    /// Waits for what was asked for in a read. Then one more may be asked for.
-    pub(super) fn wait_for_bytes(
-        &self,
-        number: u64,
-        what: &str,
-    ) -> Result<Option<Came>, RemoteError> {
-        let waited = self.wait(number);
-        self.lock().reads -= 1;
-        self.changed.notify_all();
-        let (outcome, bytes) = waited?;
-        match outcome {
-            Outcome::Failed(failure) => Err(RemoteError::of(failure, what)),
-            Outcome::Lost => Err(RemoteError::gone(what)),
-            _ => Ok(bytes),
-        }
-    }
-
-    /// Takes a place for a read; waits for one if it may. Returns whether it has one.
-    pub(super) fn begin_read(&self, may_wait: bool) -> bool {
-        let is_full = |inner: &mut Inner| inner.reads >= CLIENT_READS_MAX && inner.lost.is_none();
-        let mut inner = self.lock();
-        if may_wait {
-            let waited = self.changed.wait_while(inner, is_full);
-            inner = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-        let has_place = !is_full(&mut inner);
-        inner.reads += u32::from(has_place);
-        has_place
-    }
-
-    fn wait(&self, number: u64) -> Result<(Outcome, Option<Came>), RemoteError> {
-        let mut inner = self.lock();
-        loop {
-            let waiting = inner.waiting.get(&number);
-            let outcome = waiting.and_then(|it| it.outcome);
-            // Bytes and outcome come on two ways.
-            let is_whole = match outcome {
-                Some(Outcome::Number(count)) if count > 0 => {
-                    waiting.is_some_and(|it| !it.is_read || it.bytes.is_some())
-                }
-                outcome => outcome.is_some(),
-            };
-            if let (true, Some(outcome)) = (is_whole, outcome) {
-                let waiting = inner.waiting.remove(&number);
-                return Ok((outcome, waiting.and_then(|it| it.bytes)));
-            }
-            if inner.lost.is_some() {
-                inner.waiting.remove(&number);
-                return self.outlived(inner);
-            }
-            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// The first failure of a file that was not returned, or that the connection is lost.
-    pub(super) fn take_failure(&self, file: FileNumber, what: &str) -> Result<(), RemoteError> {
-        self.checked(file, what).map(drop)
-    }
-
-    fn checked(&self, file: FileNumber, what: &str) -> Result<MutexGuard<'_, Inner>, RemoteError> {
-        let mut inner = self.lock();
-        if !inner.failures.is_empty()
-            && let Some(failure) = inner.failures.remove(&file)
-        {
-            return Err(RemoteError::of(failure, what));
-        }
-        if inner.lost.is_some() { self.outlived(inner) } else { Ok(inner) }
-    }
-
-    /// Waits until no file with this path is being closed.
-    pub(super) fn wait_until_closed(&self, path: &[u8]) {
-        let mut inner = self.lock();
-        let is_open = |inner: &mut Inner| {
-            inner.lost.is_none() && inner.closing.iter().any(|closing| is_same(&closing.path, path))
-        };
-        if is_open(&mut inner) {
-            inner.awaited += 1;
-            self.changed.notify_all();
-            let waited = self.changed.wait_while(inner, is_open);
-            waited.unwrap_or_else(PoisonError::into_inner).awaited -= 1;
-        }
-    }
-
-    /// Waits until the server has answered a deferred request, or is lost.
-    pub(super) fn wait_until_answered(&self, number: u64) {
-        let mut inner = self.lock();
-        let is_pending =
-            |inner: &mut Inner| inner.lost.is_none() && inner.deferred.contains_key(&number);
-        if is_pending(&mut inner) {
-            inner.awaited += 1;
-            self.changed.notify_all();
-            let waited = self.changed.wait_while(inner, is_pending);
-            waited.unwrap_or_else(PoisonError::into_inner).awaited -= 1;
-        }
-    }
-
-    /// The server hears from now on that this process lives, even if it asks for nothing.
-    pub(super) fn begin_presence(&self) {
-        self.lock().presences += 1;
-    }
-
-    pub(super) fn end_presence(&self) {
-        self.lock().presences -= 1;
-    }
-
-    fn say_present(&self) {
-        let mut inner = self.lock();
-        if inner.presences == 0 || inner.present_at.elapsed() < LOOK_INTERVAL {
+    /// Waits until all clients of the server see what was written before: until the server knows of
+    /// it, or, if other processes use other servers, has it. The next call of a file returns its
+    /// failure.
+    pub(super) fn fence(&self) {
+        self.tails().iter().for_each(|tail| self.seal(&mut lock(tail)));
+        let session = self.lock();
+        if session.client.has_other_servers() {
+            let written = session.client.until_written();
+            drop(session);
+            drop(self.wait(&written));
             return;
         }
-        inner.present_at = Instant::now();
-        inner.to_say.push_back(ToServer::Heartbeat);
-        drop(inner);
-        self.say_all();
-    }
-
-    /// How many bytes went to the local disk.
-    pub(super) fn staged(&self) -> StagedBytes {
-        self.lock().staged
+        drop(session);
+        let number = self.wait(&Wait::FewUnsent).client.fence();
+        if let Some(number) = number {
+            self.say_all();
+            // If the connection is lost, the next call returns that.
+            let _ = self.reply(number, "");
+        }
     }
 
     /// Hears messages until the connection ends.
@@ -578,40 +360,12 @@ impl Link {
     }
 
     fn take_in(&self, message: ToClient) -> Result<(), String> {
-        let mut inner = self.lock();
-        let Inner { gate, outbox, .. } = &mut *inner;
-        let admitted = gate.admit(message, |frame| outbox.is_in_flight(frame));
-        let message = admitted.map_err(|breach| breach.to_string())?;
-        inner.heard_at = Instant::now();
-        match message {
-            ToClient::Hello { .. } | ToClient::Heartbeat => {}
-            ToClient::Fatal(text) => return Err(text),
-            ToClient::Grant(count) => {
-                inner.outbox.on_grant(count);
-                inner.done_at = inner.heard_at;
-            }
-            ToClient::Again(frame) => inner.outbox.again(frame),
-            ToClient::Recall(write) => inner.outbox.recall(write),
-            ToClient::Written(written) => {
-                drop(inner);
-                self.on_written(&written);
-                return Ok(());
-            }
-            ToClient::Reply { number, outcome } => {
-                inner.done_at = inner.heard_at;
-                if let Some(file) = inner.deferred.remove(&number) {
-                    inner.on_deferred_done(file);
-                    if let Outcome::Failed(failure) = outcome {
-                        inner.failures.entry(file).or_insert(failure);
-                    }
-                } else if let Some(waiting) = inner.waiting.get_mut(&number) {
-                    waiting.outcome = Some(outcome);
-                    inner.on_nothing_read(number, outcome);
-                }
-            }
+        let staged = self.event(|client, now| client.on_message(message, now))?;
+        if let Some(stage) = self.stage.as_ref().filter(|_| !staged.is_empty()) {
+            let ids: Vec<_> = staged.iter().map(|(id, _)| *id).collect();
+            stage.cache.on_gone(&ids);
+            self.event(|client, _| client.free(&staged));
         }
-        drop(inner);
-        self.changed.notify_all();
         Ok(())
     }
 
@@ -633,42 +387,6 @@ impl Link {
             link.break_off("it closed the connection");
         }
     }
-
-    /// Frames are written, or cannot be.
-    fn on_written(&self, written: &[Written]) {
-        if let Some(stage) = &self.stage {
-            let inner = self.lock();
-            let staged = written.iter().filter_map(|it| inner.outbox.staged(it.frame));
-            let gone: Vec<_> = staged.collect();
-            drop(inner);
-            stage.cache.on_gone(&gone);
-        }
-        let now = self.now();
-        let mut inner = self.lock();
-        inner.done_at = Instant::now();
-        for it in written {
-            // Frames are forgotten when the connection is lost meanwhile.
-            let Some((file, about)) = inner.outbox.on_written(it.frame) else { continue };
-            let under_way = inner.outbox.under_way();
-            inner.window.on_written(it.frame, now, under_way);
-            let is_left = !inner.outbox.is_empty();
-            inner.outlook.on_written(now, about.length.into(), is_left);
-            if let Some(failure) = it.failure {
-                inner.failures.entry(file).or_insert(failure);
-            }
-        }
-        drop(inner);
-        self.changed.notify_all();
-    }
-
-    /// The time since the program began.
-    fn now(&self) -> Duration {
-        self.begun.elapsed()
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.inner)
-    }
 }
 
 impl Drop for Link {
@@ -676,80 +394,22 @@ impl Drop for Link {
         if let Some(carrier) = self.carrier.get() {
             carrier.line.end();
         }
-        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let is_sent = inner.outbox.is_empty() && inner.lost_bytes == 0;
-        if let Some(stage) = self.stage.as_ref().filter(|_| is_sent) {
+        let session = self.session.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stage) = self.stage.as_ref().filter(|_| session.client.is_written()) {
             stage.cache.remove();
         }
     }
 }
 
-/// Whether two paths mean the same file, but for links.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    let parts =
-        |path| <[u8]>::split(path, |&byte| byte == b'/').filter(|it| !matches!(*it, b"" | b"."));
-    parts(one).eq(parts(other))
-}
-
 impl Stage {
-    fn open(options: StageOptions, server: Server, buffer_bytes: u32) -> io::Result<Self> {
-        let StageOptions { directory, is_synced, .. } = &options;
-        let cache = Cache::make(directory, server, buffer_bytes, *is_synced).map_err(|error| {
+    fn open(options: &StageOptions, server: Server, buffer_bytes: u32) -> io::Result<Self> {
+        let StageOptions { directory, settings } = options;
+        let cache = Cache::make(directory, server, buffer_bytes, settings.is_synced);
+        let cache = cache.map_err(|error| {
             let place = directory.display();
             io::Error::other(format!("cannot stage in {place} (rfs_cache_dir): {error}"))
         })?;
-        Ok(Self { cache, for_draining: Arena::new(1, buffer_bytes as usize)?, options })
-    }
-}
-
-impl Inner {
-    /// Whether something that a request comes after is not sent.
-    fn is_unsent(&self, after: &After) -> bool {
-        match after {
-            After::Nothing => false,
-            After::Frames { file, count } => {
-                self.outbox.is_unsent(*file, *count) || self.is_holding(*file)
-            }
-            After::Bytes { file, reach, count } => self.outbox.is_unsent_in(*file, reach, *count),
-        }
-    }
-
-    /// Whether a request of a file is held that the server must not get after a later one. A view
-    /// that is forgotten late harms nobody.
-    fn is_holding(&self, file: FileNumber) -> bool {
-        self.held.iter().any(|it| it.file == file && !matches!(it.call, Call::Forget { .. }))
-    }
-
-    fn is_held(&self, held: &Held) -> bool {
-        match held.after {
-            HeldAfter::View(view) => self.outbox.is_unsent_of_view(view),
-            HeldAfter::Frames(count) => self.outbox.is_unsent(held.file, count),
-        }
-    }
-
-    /// A request of a file for which nobody waited is done.
-    fn on_deferred_done(&mut self, file: FileNumber) {
-        let is_open = self.deferred.values().any(|it| *it == file)
-            || self.held.iter().any(|held| held.file == file);
-        if !is_open {
-            self.closing.retain(|closing| closing.file != file);
-        }
-    }
-
-    /// Whether the server has something to do that it alone decides about.
-    fn is_owed(&self) -> bool {
-        let is_asked = self.waiting.values().any(|it| !it.is_for_others);
-        let is_unwritten = self.outbox.under_way() > 0;
-        let is_without_room = self.outbox.is_without_grant() && !self.outbox.is_empty();
-        is_asked || !self.deferred.is_empty() || is_unwritten || is_without_room
-    }
-
-    /// Whether something was neither done nor refused.
-    fn is_left(&self) -> bool {
-        !self.deferred.is_empty()
-            || !self.held.is_empty()
-            || !self.outbox.is_empty()
-            || self.lost_bytes > 0
+        Ok(Self { cache, for_draining: Arena::new(1, buffer_bytes as usize)? })
     }
 }
 
@@ -761,9 +421,9 @@ impl GrantedBuffers for Coming {
     fn buffer_for(&self, header: &Header, rows: &[Row]) -> io::Result<Buffer> {
         let refused = || io::Error::from(io::ErrorKind::InvalidData);
         let link = self.0.upgrade().ok_or_else(refused)?;
-        let admitted = link.lock().gate.admit_frame(header, rows);
+        let admitted = link.lock().client.on_head(header, rows);
         if let Err(breach) = admitted {
-            link.lose(&breach.to_string());
+            link.lose(&breach);
             return Err(refused());
         }
         Ok(link.for_reading.take())

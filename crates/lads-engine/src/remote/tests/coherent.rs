@@ -12,7 +12,7 @@ fn a_fence_does_not_wait_for_the_data_that_others_read_afterwards() {
     one.pause(true);
     written.write(3, &[&bytes]).unwrap();
     one.fence();
-    assert_eq!(one.sent(), 0);
+    assert_eq!(one.session(|it| it.sent()), 0);
     let file = two.open(b"new", READ_WRITE, GROUP, false).unwrap();
     assert_eq!(file.size().unwrap(), bytes.len() as u64 + 3);
     std::thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn rows_that_alternate_do_not_wait_for_each_other() {
     one.fence();
     second.write(0, &[&vec![2; 2 * MIB]]).unwrap();
     second.sync().unwrap();
-    assert_eq!(one.sent(), 0, "nothing was recalled");
+    assert_eq!(one.session(|it| it.sent()), 0, "nothing was recalled");
     one.pause(false);
     first.sync().unwrap();
     let bytes = place.bytes("new");

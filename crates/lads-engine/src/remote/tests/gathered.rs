@@ -31,7 +31,7 @@ fn short_records_share_frames() {
     client.pause(false);
     file.flush().unwrap();
     assert!(place.bytes("new") == spread(&bytes));
-    assert!(client.sent() <= 4, "{} frames", client.sent());
+    assert!(client.session(|it| it.sent()) <= 4, "{} frames", client.session(|it| it.sent()));
 }
 
 #[test]

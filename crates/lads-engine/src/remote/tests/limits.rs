@@ -25,7 +25,7 @@ fn a_file_too_many_is_an_error_and_the_others_go_on() {
     files.swap_remove(9).close(true).unwrap();
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| client.open(b"other", CREATE, GROUP, false));
-        while client.awaited() == 0 && !opening.is_finished() {
+        while client.session(|it| it.awaited()) == 0 && !opening.is_finished() {
             std::thread::yield_now();
         }
         client.pause(false);
@@ -69,7 +69,7 @@ fn views_are_set_as_soon_as_the_server_has_room_for_them() {
                 file.write(0, &[&[u8::try_from(round % 251).unwrap()]]).unwrap();
             }
         });
-        while client.awaited() == 0 && !writing.is_finished() {
+        while client.session(|it| it.awaited()) == 0 && !writing.is_finished() {
             std::thread::yield_now();
         }
         client.pause(false);

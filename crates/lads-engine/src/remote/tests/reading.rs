@@ -236,7 +236,7 @@ fn a_file_is_as_long_as_what_was_written_last_though_it_is_on_its_way() {
         file.write(from as u64, &[b"x"]).unwrap();
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| read(&file, from as u64 - 1000, 500));
-            while client.awaited() == 0 && !reading.is_finished() {
+            while client.session(|it| it.awaited()) == 0 && !reading.is_finished() {
                 std::thread::yield_now();
             }
             client.pause(false);

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 const MEMORY_BYTES: usize = 8 * MIB;
 
 pub(super) fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
-    let stage = StageOptions {
-        directory: directory.to_owned(),
+    let settings = StageSettings {
         bytes_max: bytes_max as u64,
         in_foreground: true,
         in_background: false,
         is_synced: false,
         told: Told::default(),
     };
+    let stage = StageOptions { directory: directory.to_owned(), settings };
     let buffers_bytes = MEMORY_BYTES as u64;
     ClientOptions { buffers_bytes, stage: Some(stage), ..ClientOptions::default() }
 }
@@ -89,12 +89,12 @@ fn no_more_is_under_way_than_keeps_the_server_busy() {
     let place = Place::new();
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    assert_eq!(client.under_way_max(), 32, "half of 64 buffers");
+    assert_eq!(client.session(|it| it.under_way_max()), 32, "half of 64 buffers");
     // A machine that has much else to do may be slow a few times.
     let is_few = |round: u64| {
         file.write(round * (128 << 10), &[&[7; 128 << 10]]).unwrap();
         file.flush().unwrap();
-        client.under_way_max() < 8
+        client.session(|it| it.under_way_max()) < 8
     };
     assert!((0..1000).any(is_few));
     client.finish().unwrap();
@@ -118,7 +118,7 @@ fn what_is_staged_is_durable_at_once_if_the_user_wants_that() {
     for is_synced in [false, true] {
         let place = Place::new();
         let mut options = options(&place.stage(), 64 * MIB);
-        options.stage.as_mut().unwrap().is_synced = is_synced;
+        options.stage.as_mut().unwrap().settings.is_synced = is_synced;
         let client = place.staging_with(&options);
         let file = client.open(b"new", CREATE, GROUP, false).unwrap();
         client.pause(true);
@@ -203,8 +203,8 @@ fn while_the_program_computes_room_is_made_for_its_next_output() {
     let place = Place::new();
     let mut options = options(&place.stage(), 64 * MIB);
     let stage = options.stage.as_mut().unwrap();
-    stage.in_background = true;
-    stage.told.interval = Some(Duration::from_millis(300));
+    stage.settings.in_background = true;
+    stage.settings.told.interval = Some(Duration::from_millis(300));
     options.begun = Instant::now();
     let client = place.staging_with(&options);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
@@ -239,7 +239,7 @@ fn a_file_that_is_being_closed_is_whole_when_it_is_opened_again() {
             let again = client.open(b"/new", READ_WRITE, GROUP, false).unwrap();
             assert!(read(&again, 0, bytes.len()) == bytes);
         });
-        while client.awaited() == 0 && !again.is_finished() {
+        while client.session(|it| it.awaited()) == 0 && !again.is_finished() {
             std::thread::yield_now();
         }
         client.pause(false);

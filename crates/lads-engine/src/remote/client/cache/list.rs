@@ -168,7 +168,7 @@ impl Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::client::Target;
+    use lads_core::remote::client::Target;
     use lads_core::remote::kept::{List, begin, read};
     use lads_core::remote::message::FileNumber;
     use lads_core::remote::name::Server;

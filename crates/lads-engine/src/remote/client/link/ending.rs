@@ -1,13 +1,11 @@
 //! The end of a connection: when all is done, or when the server is lost.
 
-use super::{Carrier, Inner, Link};
-use crate::clock::Clock;
+use super::{Carrier, Link, OwnClient, Session};
 use crate::remote::client::RemoteError;
-use lads_core::absence::Presence;
+use lads_core::remote::client::{CallError, Loss, Wait};
 use lads_core::remote::policy::LOOK_INTERVAL;
 use lads_core::units::StreamId;
-use std::sync::{MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{PoisonError, Weak};
 
 impl Carrier {
     /// Ends the connection: all threads that read from it or write to it return.
@@ -18,32 +16,41 @@ impl Carrier {
 }
 
 impl Link {
+    pub(in crate::remote::client) fn is_lost(&self) -> bool {
+        self.lock().client.loss().is_some()
+    }
+
     /// That the connection is lost, and what has become of what was not sent.
-    pub(super) fn outlived<T>(&self, inner: MutexGuard<'_, Inner>) -> Result<T, RemoteError> {
-        let is_keeping = |inner: &mut Inner| inner.is_keeping;
-        let waited = self.changed.wait_timeout_while(inner, self.timeout, is_keeping);
-        let (inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let lost = || RemoteError::lost("the connection is lost");
-        Err(inner.lost.clone().unwrap_or_else(lost))
+    pub(in crate::remote::client) fn lost(&self) -> RemoteError {
+        let mut session = self.lock();
+        session.waiting += 1;
+        let timeout = session.client.timeout();
+        let is_keeping = |session: &mut Session| session.client.is_keeping();
+        let waited = self.wakes.program.wait_timeout_while(session, timeout, is_keeping);
+        let (mut session, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        session.waiting -= 1;
+        let unknown = || RemoteError::lost("the connection is lost");
+        session.client.loss().cloned().map_or_else(unknown, RemoteError::from)
+    }
+
+    /// Waits until there is a connection.
+    pub(in crate::remote::client) fn wait_until_connected(&self) -> Result<(), RemoteError> {
+        drop(self.wait(&Wait::Connected));
+        if self.is_lost() { Err(self.lost()) } else { Ok(()) }
     }
 
     /// Waits for all requests for which nobody waited.
     pub(in crate::remote::client) fn finish(&self) -> Result<(), RemoteError> {
-        let is_open = |inner: &mut Inner| {
-            let is_left = !inner.deferred.is_empty() || !inner.held.is_empty();
-            is_left && inner.lost.is_none()
-        };
-        let inner = self.changed.wait_while(self.lock(), is_open);
-        let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
-        let first = inner.failures.keys().min().copied();
-        if let Some(failure) = first.and_then(|file| inner.failures.remove(&file)) {
-            return Err(RemoteError::of(failure, &format!("a file on {}", self.name)));
+        let mut session = self.wait(&Wait::Finished);
+        let finished = session.client.finish();
+        let is_left = session.client.is_left();
+        drop(session);
+        match finished {
+            Err(CallError::Lost) => return Err(self.lost()),
+            Err(error) => return Err(self.error(error, &format!("a file on {}", self.name))),
+            Ok(()) => {}
         }
-        let is_left = inner.is_left();
-        if inner.lost.is_some() && is_left {
-            return self.outlived(inner);
-        }
-        if !is_left && let Some(stage) = &self.stage {
+        if let Some(stage) = self.stage.as_ref().filter(|_| !is_left) {
             stage.cache.remove();
         }
         Ok(())
@@ -51,32 +58,14 @@ impl Link {
 
     /// Ends the connection if the server says nothing for too long, or does nothing.
     pub(super) fn watch(link: &Weak<Self>) {
-        let clock = Clock::start();
-        let mut presence = Presence::begin(clock.now(), LOOK_INTERVAL);
         loop {
             std::thread::sleep(LOOK_INTERVAL);
             let Some(link) = link.upgrade() else { return };
-            let mut inner = link.lock();
-            // The program may be stopped, which is no silence of the server.
-            let away = presence.look(clock.now());
-            let now = Instant::now();
-            inner.heard_at = (inner.heard_at + away).min(now);
-            inner.done_at = (inner.done_at + away).min(now);
-            if !inner.is_owed() {
-                inner.done_at = Instant::now();
-            }
-            let (silence, stall) = (inner.heard_at.elapsed(), inner.done_at.elapsed());
-            let is_over = inner.lost.is_some();
-            drop(inner);
-            if is_over {
+            if link.is_lost() {
                 return;
             }
-            let patience = link.timeout * link.stall_timeouts;
-            if silence > link.timeout {
-                link.lose(&format!("it sent nothing for {} s", link.timeout.as_secs()));
-            } else if stall > patience {
-                let seconds = patience.as_secs();
-                link.lose(&format!("it made no progress for {seconds} s and sent only heartbeats"));
+            if let Some(why) = link.event(OwnClient::look) {
+                link.lose(&why);
             }
         }
     }
@@ -111,20 +100,28 @@ impl Link {
         }
     }
 
-    /// Nothing more is sent, and whoever waits is told. What is left goes to the local disk if
-    /// there is one.
-    pub(super) fn end(&self, why: RemoteError) {
-        let mut inner = self.lock();
-        if inner.lost.is_none() {
-            inner.lost = Some(why);
-            inner.is_keeping = self.stage.is_some();
-            inner.lost_bytes = inner.outbox.all().map(|about| u64::from(about.length)).sum();
-        }
-        if !inner.is_keeping {
-            inner.outbox.clear();
-        }
-        inner.reading.clear();
-        drop(inner);
-        self.changed.notify_all();
+    /// Nothing more is sent, and whoever waits goes on. What is left goes to the local disk if there
+    /// is one.
+    pub(in crate::remote::client) fn end(&self, why: RemoteError) {
+        let RemoteError { errno, text } = why;
+        self.event(|client, _| client.on_lost(Loss { errno, text }));
+    }
+
+    /// The same as a broken connection.
+    #[cfg(test)]
+    pub(in crate::remote::client) fn cut(&self) {
+        self.carrier.get().expect("it is connected").line.end();
+    }
+
+    /// Sends nothing from now on, or goes on.
+    #[cfg(test)]
+    pub(in crate::remote::client) fn pause(&self, is_paused: bool) {
+        self.lock().is_paused = is_paused;
+        self.wakes.sender.notify_one();
+    }
+
+    #[cfg(test)]
+    pub(in crate::remote::client) fn cache(&self) -> &super::Cache {
+        &self.stage.as_ref().expect("there is one").cache
     }
 }

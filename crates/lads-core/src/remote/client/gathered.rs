@@ -5,10 +5,10 @@
 //! records share a buffer, and the frame has a view of its own, which shows their places in the
 //! file as one stream.
 
-use super::Target;
-use lads_core::remote::message::ViewNumber;
-use lads_core::remote::policy::GATHERED_RUNS_MAX;
-use lads_core::view::{Datatype, Run, View};
+use super::tail::Target;
+use crate::remote::message::ViewNumber;
+use crate::remote::policy::GATHERED_RUNS_MAX;
+use crate::view::{Datatype, Run, View};
 use std::ops::Range;
 
 /// The records of a buffer, in the order of their places.
@@ -72,7 +72,7 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lads_core::remote::message::FileNumber;
+    use crate::remote::message::FileNumber;
 
     fn run(offset: u64, length: u64) -> Run {
         Run { offset, length }
