@@ -1,8 +1,9 @@
 //! Runs the MPI-IO test suites of other projects (ROMIO, MPICH, mpi4py) on a local file and on a
-//! remote file, and compares the results.
+//! remote file, and compares the results; and of HDF5 and PnetCDF the programs that synchronise by
+//! messages alone.
 //!
-//! The sources are those of the releases that Debian has: `apt-get source` fetches those of MPICH,
-//! which contain ROMIO, and pip those of mpi4py. Each test program runs twice with the same MPI: as
+//! The sources are those of the releases that Debian has: `apt-get source` fetches them (those of
+//! MPICH contain ROMIO), and pip those of mpi4py. Each test program runs twice with the same MPI: as
 //! it is, and with two libraries preloaded. The first gives its files names that begin with
 //! `rfs:` (`suites/renamed.c`) and the second is the shim. A test that passes on a local file must
 //! pass on a remote one. Programs of MPICH preload `suites/yielding.c` in both cases.
@@ -28,10 +29,13 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// What is to be run
 #[derive(Args, Debug)]
-#[command(about = "Run the MPI-IO tests of ROMIO, MPICH and mpi4py on local and remote files")]
+#[command(about = "Run MPI-IO tests of ROMIO, MPICH, mpi4py, HDF5 and PnetCDF on local and remote files")]
 pub(crate) struct Arguments {
     /// Only tests with this in `MPI/SUITE/NAME`, such as mpich/romio or shared_fp
     filter: Option<String>,
+    /// How often each test runs on a remote file, and half as often on a local one
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeats: u32,
 }
 
 /// An MPI of Debian.
@@ -113,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     println!("|---|---|---|---|---|");
     for (implementation, preloaded) in IMPLEMENTATIONS.into_iter().zip(preloaded) {
         for suite in &suites {
-            let row = bed.row(implementation, suite, &preloaded, arguments.filter.as_deref())?;
+            let row = bed.row(implementation, suite, &preloaded, arguments)?;
             if row == Row::default() {
                 continue;
             }
@@ -215,12 +219,12 @@ impl Bed {
         implementation: Implementation,
         suite: &Suite,
         preloaded: &Preloaded,
-        filter: Option<&str>,
+        arguments: &Arguments,
     ) -> Result<Row> {
         let mut row = Row::default();
         for program in &suite.programs {
             let name = format!("{}/{}/{}", implementation.name, suite.title, program.name);
-            if filter.is_some_and(|filter| !name.contains(filter)) {
+            if arguments.filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
                 continue;
             }
             let build = self.scratch.join("build");
@@ -231,7 +235,9 @@ impl Bed {
                 continue;
             };
             let test = |place| self.test(implementation, program, &command, preloaded, place);
-            let (local, remote) = (test(FilePlace::Local)?, test(FilePlace::Remote)?);
+            let repeats = arguments.repeats;
+            let local = repeated(repeats.div_ceil(2), || test(FilePlace::Local))?;
+            let remote = repeated(repeats, || test(FilePlace::Remote))?;
             row.add(name, &local, &remote);
         }
         Ok(row)
@@ -282,6 +288,16 @@ impl Bed {
     }
 }
 
+/// Repeats a test. It passes if it passes every time.
+fn repeated(times: u32, test: impl Fn() -> Result<Outcome>) -> Result<Outcome> {
+    let outcomes: Vec<_> = (0..times).map(|_| test()).collect::<Result<_>>()?;
+    let failures = outcomes.iter().filter(|it| **it != Outcome::Passed).count();
+    Ok(match outcomes.into_iter().find(|it| *it != Outcome::Passed) {
+        Some(Outcome::Failed(why)) => Outcome::Failed(format!("{failures} of {times}: {why}")),
+        _ => Outcome::Passed,
+    })
+}
+
 /// Empties a directory. It stays the same one, because the server has it open.
 fn clear(directory: &Path) -> Result<()> {
     for entry in fs::read_dir(directory)? {
@@ -312,9 +328,11 @@ fn judge(output: &Output) -> Outcome {
 /// Fetches and unpacks the sources of the tests, unless they are present.
 fn fetch(sources: &Path) -> Result<()> {
     fs::create_dir_all(sources)?;
-    if !sources.join("mpich").exists() {
-        fetch_package("mpich", sources)?;
-        unpack("mpich", "mpich_*.orig.tar.*", sources)?;
+    for package in ["mpich", "hdf5", "pnetcdf"] {
+        if !sources.join(package).exists() {
+            fetch_package(package, sources)?;
+            unpack(package, &format!("{package}_*.orig.tar.*"), sources)?;
+        }
     }
     if !sources.join("mpi4py").exists() {
         fetch_release("mpi4py", sources)?;

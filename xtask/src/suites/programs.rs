@@ -33,6 +33,12 @@ enum Language {
     Fortran77,
     Fortran08,
     Python,
+    /// A program of HDF5's own suite, with the shared or the static library.
+    Hdf5 {
+        is_static: bool,
+    },
+    /// A program of PnetCDF's own suite.
+    Pnetcdf,
 }
 
 /// ROMIO's programs, with the number of processes and the arguments of its own `runtests`.
@@ -76,6 +82,17 @@ const MPICH: [(&str, &str, Language); 4] = [
 const SECOND_SOURCES: [(&str, &str); 2] =
     [("c2f2ciof", "c2f2cio.c"), ("c2f2ciof90", "c2f902cio.c")];
 
+/// Libraries that HDF5's static library needs.
+const HDF5_NEEDS: [&str; 5] = ["-lcrypto", "-lcurl", "-lsz", "-lz", "-ldl"];
+
+/// Programs of HDF5 and PnetCDF whose processes synchronise by messages alone between a write and
+/// a read.
+const HDF5: [&str; 2] = ["t_mpi", "t_shapesame"];
+const PNETCDF: &str = "test_vard_multiple";
+
+/// The numbers of processes with which these run.
+const PROCESSES: [usize; 3] = [1, 2, 4];
+
 /// Returns all suites, whose sources are in this directory.
 pub(super) fn all(sources: &Path) -> Result<Vec<Suite>> {
     let mpich = sources.join("mpich");
@@ -103,7 +120,34 @@ pub(super) fn all(sources: &Path) -> Result<Vec<Suite>> {
     };
     let alone = Program { name: "test_io, alone".to_owned(), processes: 1, ..python.clone() };
     suites.push(Suite { title: "mpi4py", programs: vec![python, alone] });
+    suites.extend(of_libraries(sources)?);
     Ok(suites)
+}
+
+/// Returns the suites of HDF5 and PnetCDF.
+fn of_libraries(sources: &Path) -> Result<[Suite; 3]> {
+    let hdf5 = sources.join("hdf5/testpar");
+    // `configure` writes this one.
+    fs::write(hdf5.join("H5srcdir_str.h"), "const char *config_srcdir = \".\";\n")?;
+    let programs = |names: &[&str], directory: &Path, language, arguments: &[&str]| {
+        let program = |(name, processes): (&&str, usize)| Program {
+            name: format!("{name}, {processes}"),
+            processes,
+            language,
+            directory: directory.to_owned(),
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+        };
+        let runs = names.iter().flat_map(|name| PROCESSES.map(|processes| (name, processes)));
+        runs.map(program).collect()
+    };
+    let of_hdf5 = |is_static| programs(&HDF5, &hdf5, Language::Hdf5 { is_static }, &[]);
+    let pnetcdf = sources.join("pnetcdf/test/testcases");
+    let of_pnetcdf = programs(&[PNETCDF], &pnetcdf, Language::Pnetcdf, &["test.nc"]);
+    Ok([
+        Suite { title: "HDF5", programs: of_hdf5(false) },
+        Suite { title: "HDF5, static", programs: of_hdf5(true) },
+        Suite { title: "PnetCDF", programs: of_pnetcdf },
+    ])
 }
 
 /// Returns the programs in the list of a directory of MPICH's tests. Those that need gigabytes of
@@ -138,6 +182,9 @@ impl Program {
             let is_usable = tool("mpicc").ends_with("openmpi");
             return Ok(self.python(build).filter(|_| is_usable));
         }
+        if matches!(self.language, Language::Hdf5 { .. } | Language::Pnetcdf) {
+            return self.build_of_library(build, &tool("mpicc"));
+        }
         let tests = self.directory.ancestors().find(|path| path.join("util/mtest.c").exists());
         let tests = tests.unwrap_or(&self.directory);
         let source = self.source(build, tests)?;
@@ -149,7 +196,7 @@ impl Program {
         }
         let util = |name: &str| tests.join("util").join(name);
         match self.language {
-            Language::Romio | Language::Python => {}
+            Language::Romio => {}
             _ if is_c(&source) => {
                 command.args(["mtest.c", "mtest_common.c", "mtest_thread.c"].map(util));
                 command.arg("-lpthread");
@@ -157,7 +204,7 @@ impl Program {
             Language::Fortran77 => {
                 command.args(["-std=legacy", "-fallow-argument-mismatch"]).arg(util("mtest_f77.f"));
             }
-            Language::C | Language::Fortran08 => {
+            _ => {
                 command.arg("-fallow-argument-mismatch").arg(util("mtest_f08.f90"));
             }
         }
@@ -169,6 +216,34 @@ impl Program {
         }
         let words = std::iter::once(program.display().to_string());
         Ok(Some(words.chain(self.arguments.iter().cloned()).collect()))
+    }
+
+    /// Compiles a program of a library with the compiler of an MPI.
+    fn build_of_library(&self, build: &Path, compiler: &str) -> Result<Option<Vec<String>>> {
+        let program = build.join("program");
+        let name = self.name.split(',').next().unwrap_or(&self.name);
+        let beside = |name: &str| self.directory.join("..").join(name);
+        let mut command = Command::new(compiler);
+        command.args(["-w", "-o"]).arg(&program).arg(self.directory.join(format!("{name}.c")));
+        if let Language::Hdf5 { is_static } = self.language {
+            let mpi = compiler.rsplit('.').next().unwrap_or(compiler);
+            command.arg(format!("-I/usr/include/hdf5/{mpi}")).arg("-I").arg(&self.directory);
+            command.arg("-I").arg(beside("src")).arg("-I").arg(beside("test"));
+            command.args(["h5test.c", "testframe.c"].map(|name| beside("test").join(name)));
+            let libraries = format!("/usr/lib/{}-linux-gnu/hdf5/{mpi}", std::env::consts::ARCH);
+            match is_static {
+                true => command.arg(format!("{libraries}/libhdf5.a")).args(HDF5_NEEDS),
+                false => command.arg(format!("-L{libraries}")).arg("-lhdf5"),
+            };
+            command.arg("-lm");
+        } else {
+            command.arg("-I").arg(beside("common")).arg(beside("common/testutils.c"));
+            command.arg("-lpnetcdf");
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let words = std::iter::once(program.display().to_string());
+        let words = words.chain(self.arguments.iter().cloned()).collect();
+        Ok(command.status()?.success().then_some(words))
     }
 
     /// Returns the path of the source. Some are made from templates: `configure` fills in types,
