@@ -29,7 +29,9 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// What is to be run
 #[derive(Args, Debug)]
-#[command(about = "Run MPI-IO tests of ROMIO, MPICH, mpi4py, HDF5 and PnetCDF on local and remote files")]
+#[command(
+    about = "Run MPI-IO tests of ROMIO, MPICH, mpi4py, HDF5 and PnetCDF on local and remote files"
+)]
 pub(crate) struct Arguments {
     /// Only tests with this in `MPI/SUITE/NAME`, such as mpich/romio or shared_fp
     filter: Option<String>,

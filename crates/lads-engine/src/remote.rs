@@ -6,6 +6,7 @@
 //! queues them by OST, and writes them (`server/storage.rs`).
 
 mod client;
+mod error;
 mod line;
 mod replay;
 mod server;
@@ -13,9 +14,10 @@ mod token;
 mod wire;
 
 pub use client::{
-    Client, ClientOptions, FileHandle, Presence, ReadBytes, ReadCacheOptions, RemoteError,
-    StageOptions, StageSettings, StagedBytes,
+    Client, ClientOptions, FileHandle, Presence, ReadBytes, ReadCacheOptions, StageOptions,
+    StageSettings, StagedBytes,
 };
+pub use error::RemoteError;
 pub use lads_core::remote::outlook::Told;
 pub use lads_core::remote::reading::Prefetch;
 pub use replay::{Replay, ReplayError};

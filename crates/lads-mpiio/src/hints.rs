@@ -3,7 +3,9 @@
 use lads_core::remote::hints::pairs;
 use lads_core::sizes;
 use lads_engine::RemoteShell;
-use lads_engine::remote::{ClientOptions, Prefetch, ReadCacheOptions, StageOptions, StageSettings, Told};
+use lads_engine::remote::{
+    ClientOptions, Prefetch, ReadCacheOptions, StageOptions, StageSettings, Told,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;

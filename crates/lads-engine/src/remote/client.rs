@@ -3,8 +3,11 @@
 mod cache;
 mod file;
 mod link;
+mod options;
+mod read_cache;
 
-use super::line::{Line, both_ways};
+use super::error::RemoteError;
+use super::line::{Connection, both_ways};
 use super::server::{serve_here, through_words};
 use super::token::Token;
 use crate::event::ExitCode;
@@ -14,134 +17,23 @@ use crate::names::{part_port, resolve};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
+use crate::transport::pipe;
 use crate::transport::tcp::{connect_to_service, socket_pair};
-use crate::transport::{Channel, Transport, pipe};
 #[cfg(test)]
 pub(super) use cache::Synced;
 pub(super) use cache::{LeftOver, Unusable};
 pub use file::{FileHandle, Presence};
-use lads_core::errno;
-use lads_core::remote::client::{About, Loss};
-pub use lads_core::remote::client::{ReadBytes, StageSettings, StagedBytes};
-use lads_core::remote::message::{Failure, OpenMode};
+pub use lads_core::remote::client::{ReadBytes, StagedBytes};
+use lads_core::remote::message::OpenMode;
 use lads_core::remote::name::Server;
-use lads_core::remote::policy::{BUFFERS_BYTES, READ_BYTES, STALL_TIMEOUTS, TIMEOUT};
 use link::Link;
+pub use options::{ClientOptions, ReadCacheOptions, StageOptions, StageSettings};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use thiserror::Error;
-
-/// How a client uses a server.
-#[derive(Clone, Debug)]
-pub struct ClientOptions {
-    /// Memory for what was written and is not at the server yet, in bytes: at least two frames.
-    pub buffers_bytes: u64,
-    /// A server that says nothing for as long counts as lost.
-    pub timeout: Duration,
-    /// After this number of timeouts without progress, a server that only sends heartbeats counts
-    /// as lost.
-    pub stall_timeouts: u32,
-    /// Whether the program goes on while the connection is made. Then a later call says that the
-    /// server cannot be reached.
-    pub defers_connecting: bool,
-    /// Where to put what does not fit into memory; if there is no such place, a write waits.
-    pub stage: Option<StageOptions>,
-    /// Memory for what was read ahead, and for what is kept of what was read, in bytes.
-    pub read_bytes: u64,
-    /// Where else to keep what was read.
-    pub read_cache: Option<ReadCacheOptions>,
-    /// When the program began.
-    pub begun: Instant,
-}
-
-/// Where a client keeps what it has read.
-#[derive(Clone, Debug)]
-pub struct ReadCacheOptions {
-    /// A directory.
-    pub directory: PathBuf,
-    /// The most bytes that are there at a time, beside what is staged.
-    pub bytes_max: u64,
-}
-
-/// What a client does with a local disk.
-#[derive(Clone, Debug)]
-pub struct StageOptions {
-    /// A directory.
-    pub directory: PathBuf,
-    /// How it is used.
-    pub settings: StageSettings,
-}
-
-impl Default for ClientOptions {
-    fn default() -> Self {
-        let (stage, read_cache) = (None, None);
-        let (buffers_bytes, read_bytes, timeout) = (BUFFERS_BYTES, READ_BYTES, TIMEOUT);
-        let (defers_connecting, begun) = (false, Instant::now());
-        let stall_timeouts = STALL_TIMEOUTS;
-        Self {
-            buffers_bytes,
-            timeout,
-            stall_timeouts,
-            defers_connecting,
-            stage,
-            read_bytes,
-            read_cache,
-            begun,
-        }
-    }
-}
-
-/// Why something with a remote file failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text}")]
-pub struct RemoteError {
-    /// Linux's `errno`.
-    pub errno: i32,
-    /// What failed, where.
-    pub text: String,
-}
-
-impl From<Loss> for RemoteError {
-    fn from(Loss { errno, text }: Loss) -> Self {
-        Self { errno, text }
-    }
-}
-
-impl RemoteError {
-    fn of(failure: Failure, what: &str) -> Self {
-        let Failure { operation, errno } = failure;
-        let name = errno::name(errno).map_or_else(String::new, |name| format!(" ({name})"));
-        let cause = io::Error::from_raw_os_error(errno);
-        Self { errno, text: format!("cannot {} {what}: {cause}{name}", operation.verb()) }
-    }
-
-    fn gone(what: &str) -> Self {
-        Self::lost(format!(
-            "cannot read {what}: another process wrote there, and ended or lost its connection \
-             before its data was sent"
-        ))
-    }
-
-    fn unusable(server: &str, error: &io::Error) -> Self {
-        Self::lost(format!("cannot use the server {server}: {error}"))
-    }
-
-    fn lost(text: impl Into<String>) -> Self {
-        Self { errno: Errno::IO.raw_os_error(), text: text.into() }
-    }
-}
-
-/// What carries frames and messages to a server and back.
-pub(super) struct Connection {
-    pub(super) line: Box<dyn Line>,
-    pub(super) transport: Arc<dyn Transport>,
-    pub(super) channel: Channel,
-}
+use std::time::Duration;
 
 /// A connection to a server. It ends when this and all its files are dropped.
 #[derive(Debug)]
@@ -199,7 +91,7 @@ impl Client {
         // The threads of the connection are in a program that has handlers of its own.
         let _quiet = lads_sys::SignalsBlocked::begin();
         let name = shown(&server);
-        let link = Link::new(server, options);
+        let link = Link::new(server, name.clone(), options);
         let link = link.map_err(|error| RemoteError::unusable(&name, &error))?;
         let connecting = Arc::downgrade(&link);
         let begun = spawn("lads-connect", move || {

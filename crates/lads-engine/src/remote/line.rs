@@ -43,3 +43,10 @@ pub(super) fn both_ways(socket: &OwnedFd) -> io::Result<(Arc<dyn Transport>, Cha
     let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
     Ok(pipe::open_both_ways(input, output, 1))
 }
+
+/// What carries frames and messages to the other end and back.
+pub(super) struct Connection {
+    pub(super) line: Box<dyn Line>,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) channel: Channel,
+}

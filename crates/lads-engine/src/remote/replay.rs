@@ -1,7 +1,8 @@
 //! Sends the data that a program has left on its local disk.
 
 use super::client::{LeftOver, Unusable};
-use super::{Client, FileHandle, RemoteError};
+use super::error::RemoteError;
+use super::{Client, FileHandle};
 use lads_core::remote::kept::{Damage, Kept, List, ListError};
 use lads_core::remote::message::{FRAME_BYTES, OpenMode, ViewNumber};
 use lads_core::remote::name::Server;

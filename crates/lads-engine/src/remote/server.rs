@@ -3,44 +3,32 @@
 //! process that it is part of, whose writes to files of this host are buffered.
 
 mod calls;
+mod opened;
 mod places;
 mod reach;
 mod session;
-mod storage;
+pub(super) mod storage;
 
 use super::line::{Line, both_ways};
 use super::token::Token;
-use crate::board::lock;
-use crate::clock::Clock;
-use crate::fatal::own_host;
 use crate::launch::answer_distant;
-use crate::layout::Layouts;
 use crate::setup::descriptors_max;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
+use crate::transport::pipe;
 use crate::transport::tcp::Service;
-use crate::transport::{Channel, Transport, pipe};
-use lads_core::absence::Presence;
 use lads_core::remote::descriptors::Descriptors;
-use lads_core::remote::locks::ClientNumber;
-use lads_core::remote::message::{CLIENT_READS_MAX, FRAME_BYTES};
-use lads_core::remote::policy::{HERE_BUFFERS_BYTES, LOOK_INTERVAL, SILENCE_MAX};
-use lads_core::remote::server::{Breach, Server, Work};
-use lads_core::units::Instant;
-use places::Places;
+use lads_core::remote::policy::{HERE_BUFFERS_BYTES, SILENCE_MAX};
 use reach::Reach;
-use session::{News, Session};
-use std::collections::HashMap;
+use session::Shared;
 use std::ffi::OsStr;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-pub(super) use storage::Storage;
 
 /// What a server is told.
 #[derive(Clone, Debug)]
@@ -119,7 +107,7 @@ impl FileServer {
     }
 
     #[cfg(test)]
-    pub(super) fn storage(&self) -> Arc<Storage> {
+    pub(super) fn storage(&self) -> Arc<storage::Storage> {
         Arc::clone(&self.shared.storage)
     }
 
@@ -246,170 +234,12 @@ impl Line for Over {
     }
 }
 
-/// Why a client is disconnected.
-const HOLDS_UP: &str =
-    "other clients wait for a lock or for data of this client, and it sends nothing";
-
-/// The files, and the clients that use them.
-struct Shared {
-    storage: Arc<Storage>,
-    /// What is done for whom, and when.
-    server: Mutex<Server>,
-    clients: Mutex<HashMap<ClientNumber, Arc<Session>>>,
-    clock: Clock,
-    sessions: Places,
-    files: Places,
-}
-
-impl Shared {
-    fn open(
-        reach: Reach,
-        layouts: Box<dyn Layouts>,
-        (sessions_max, files_max): (u32, u32),
-        buffers_bytes: u64,
-    ) -> Result<Arc<Self>, String> {
-        let all = u32::try_from(buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
-        let buffers_each = all / sessions_max.max(1);
-        if buffers_each == 0 || sessions_max == 0 {
-            let needed = (u64::from(sessions_max) * u64::from(FRAME_BYTES)) >> 20;
-            return Err(format!("{sessions_max} sessions need buffers of at least {needed}M"));
-        }
-        let arena = |count| {
-            lads_sys::Arena::new(count, FRAME_BYTES as usize)
-                .map_err(|error| format!("cannot reserve memory: {error}"))
-        };
-        let (writing, reading) =
-            (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
-        let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
-        let server = Mutex::new(Server::new(own_host(), buffers_each));
-        let (sessions, files) = (Places::new(sessions_max), Places::new(files_max));
-        let (clients, clock) = (Mutex::default(), Clock::start());
-        Ok(Arc::new(Self { storage, server, clients, clock, sessions, files }))
-    }
-
-    /// Starts the threads that read and write, and the one that cuts off clients that hold up
-    /// others and are silent for `silence_max`.
-    fn start(self: &Arc<Self>, silence_max: Duration, stop: &StopFlag) -> Result<(), String> {
-        let (shared, stopped) = (Arc::clone(self), stop.clone());
-        let watch = move || shared.watch(silence_max, &stopped);
-        let begun = self.storage.start_threads().and_then(|()| spawn("lads-watch", watch));
-        begun.map(drop).map_err(|error| {
-            self.storage.end();
-            error.to_string()
-        })
-    }
-
-    fn admit(
-        self: &Arc<Self>,
-        line: Box<dyn Line>,
-        connection: (Arc<dyn Transport>, Channel),
-    ) -> io::Result<()> {
-        let place = self.sessions.take();
-        let place =
-            place.ok_or_else(|| io::Error::other("the maximum number of clients is connected"))?;
-        let shared = Arc::clone(self);
-        let (begin, begun) = sync_channel(1);
-        let serving = spawn("lads-client", move || {
-            if let Ok((line, connection)) = begun.recv() {
-                Session::serve(shared, line, connection, place);
-            }
-        });
-        if let Err(error) = serving {
-            line.end();
-            return Err(error.into());
-        }
-        begin.send((line, connection)).map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-
-    /// Reports something to the session, and does what follows from it.
-    ///
-    /// # Errors
-    /// If the client breaks the protocol.
-    fn event<T>(
-        &self,
-        report: impl FnOnce(&mut Server, Instant) -> Result<T, Breach>,
-    ) -> Result<T, Breach> {
-        let mut server = self.lock();
-        let result = report(&mut server, self.clock.now());
-        let work: Vec<_> = std::iter::from_fn(|| server.next_work()).collect();
-        let news = server.take_news().into_iter();
-        let news: Vec<_> = news.map(|it| (it, News::of(&server, it))).collect();
-        drop(server);
-        let clients = lock(&self.clients);
-        let of = |number: &ClientNumber| clients.get(number).map(Arc::clone);
-        let work = work.into_iter().filter_map(|it| Some((of(&it.client())?, it)));
-        let news = news.into_iter().filter_map(|(number, it)| Some((of(&number)?, it)));
-        let (work, news): (Vec<_>, Vec<_>) = (work.collect(), news.collect());
-        drop(clients);
-        for (session, work) in work {
-            self.begin(session, work);
-        }
-        news.into_iter().for_each(|(session, it)| session.on_news(it));
-        result
-    }
-
-    /// Begins to write a frame, or forgets it.
-    fn begin(&self, session: Arc<Session>, work: Work) {
-        let Some(buffer) = session.take_buffer(work.frame()) else { return };
-        let Work::Write { frame, file, extent, .. } = work else { return };
-        let Some(file) = session.file(file) else { return };
-        self.storage.write((frame, extent), file, buffer, session);
-    }
-
-    /// A client has connected.
-    fn connect(
-        self: Arc<Self>,
-        make: impl FnOnce(Arc<Self>, ClientNumber) -> Session,
-    ) -> Arc<Session> {
-        let number = self.lock().connect(self.clock.now());
-        let session = Arc::new(make(Arc::clone(&self), number));
-        lock(&self.clients).insert(number, Arc::clone(&session));
-        session
-    }
-
-    /// Nothing is left of a client.
-    fn forget(&self, number: ClientNumber) {
-        // It breaks no protocol any more.
-        let _ = self.event(|server, _| {
-            server.forget(number);
-            Ok(())
-        });
-        lock(&self.clients).remove(&number);
-    }
-
-    /// Cuts off clients that hold up others and are silent, until the flag is set.
-    fn watch(&self, silence_max: Duration, stop: &StopFlag) {
-        let interval = LOOK_INTERVAL.min(silence_max);
-        let mut presence = Presence::begin(self.clock.now(), interval);
-        while !stop.is_set() {
-            std::thread::sleep(interval);
-            let now = self.clock.now();
-            let silent = self.lock().silent(now, presence.look(now), silence_max);
-            for number in silent {
-                let Some(session) = lock(&self.clients).get(&number).map(Arc::clone) else {
-                    continue;
-                };
-                let is_over = self.lock().is_over(number);
-                if is_over {
-                    // It takes nothing either, not even the reason.
-                    session.line.end();
-                } else {
-                    session.end(Some(HOLDS_UP.to_owned()));
-                }
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Server> {
-        lock(&self.server)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Client, ClientOptions};
     use super::*;
-    use crate::remote::client::Connection;
+    use crate::remote::line::Connection;
+    use crate::transport::Channel;
     use crate::transport::tcp::{Tcp, end_socket, socket_pair};
     use lads_core::remote::message::OpenMode;
     use lads_core::remote::name::Server;

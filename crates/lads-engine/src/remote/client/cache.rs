@@ -4,10 +4,10 @@
 
 mod list;
 
-use super::About;
 use crate::paths::{open_named_to_look_up, sync_names};
 use crate::slots::SlotFile;
 use crate::whole::fill_random;
+use lads_core::remote::client::About;
 use lads_core::remote::kept::{Kept, List, ListError, begin, read};
 use lads_core::remote::name::Server;
 use lads_core::remote::outbox::Staging;

@@ -1,8 +1,8 @@
 //! An open remote file: what a program writes is copied into buffers, and returns at once.
 
-use super::RemoteError;
 use super::link::{Link, OwnTail};
 use crate::board::lock;
+use crate::remote::error::RemoteError;
 use lads_core::limits::CLIENT_FILES_MAX;
 use lads_core::remote::client::{After, Tail, Wait};
 use lads_core::remote::message::{Call, FileNumber, LockKind, OpenMode};

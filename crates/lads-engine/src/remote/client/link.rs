@@ -6,11 +6,13 @@ mod reading;
 mod sending;
 mod staging;
 
-use super::super::line::Line;
+use super::super::line::{Connection, Line};
 use super::super::wire::{hear, say};
 use super::cache::Cache;
-use super::{ClientOptions, Connection, RemoteError, StageOptions, shown};
+use super::options::{ClientOptions, StageOptions};
+use super::read_cache::{MOVING_BUFFERS, ReadBuffer, ReadCache};
 use crate::board::lock;
+use crate::remote::error::RemoteError;
 use crate::thread::{NoThread, spawn};
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Header, Row};
@@ -23,7 +25,6 @@ use lads_core::remote::name::Server;
 use lads_core::remote::outbox::buffer_bytes;
 use lads_core::units::{OstId, StreamId};
 use lads_sys::{Arena, Buffer};
-use reading::{MOVING_BUFFERS, ReadBuffer, ReadCache};
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -94,8 +95,11 @@ impl std::fmt::Debug for Link {
 
 impl Link {
     /// What is written goes into buffers from now on; it is sent when the connection is there.
-    pub(super) fn new(server: Server, options: &ClientOptions) -> io::Result<Arc<Self>> {
-        let name = shown(&server);
+    pub(super) fn new(
+        server: Server,
+        name: String,
+        options: &ClientOptions,
+    ) -> io::Result<Arc<Self>> {
         let buffer_bytes = buffer_bytes(options.buffers_bytes);
         let buffers = count_of(options.buffers_bytes, buffer_bytes).max(2);
         let chunks_max = count_of(options.read_bytes, FRAME_BYTES);

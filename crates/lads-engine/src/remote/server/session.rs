@@ -6,25 +6,197 @@
 
 use super::super::line::Line;
 use super::super::wire::{hear, say};
-use super::Shared;
-use super::calls::Opened;
-use super::places::Place;
-use super::storage::OpenFile;
+use super::opened::Opened;
+use super::places::{Place, Places};
+use super::reach::Reach;
+use super::storage::{Asker, OpenFile, Storage};
 use crate::board::lock;
+use crate::clock::Clock;
+use crate::fatal::own_host;
+use crate::layout::Layouts;
+use crate::stop::StopFlag;
 use crate::thread::{NoThread, spawn};
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
+use lads_core::absence::Presence;
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
 use lads_core::remote::locks::ClientNumber;
-use lads_core::remote::message::{Failure, FileNumber, TO_SERVER_BYTES_MAX, ToClient};
-use lads_core::remote::policy::HEARTBEAT;
-use lads_core::remote::server::{Breach, Server};
-use lads_core::units::{Block, EntryId, OstId, StreamId};
+use lads_core::remote::message::{
+    CLIENT_READS_MAX, FRAME_BYTES, Failure, FileNumber, TO_SERVER_BYTES_MAX, ToClient,
+};
+use lads_core::remote::policy::{HEARTBEAT, LOOK_INTERVAL};
+use lads_core::remote::server::{Breach, Server, Work};
+use lads_core::units::{Block, EntryId, Instant, OstId, StreamId};
 use lads_sys::Buffer;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use twox_hash::XxHash3_64;
+
+/// Why a client is disconnected.
+const HOLDS_UP: &str =
+    "other clients wait for a lock or for data of this client, and it sends nothing";
+
+/// The files, and the clients that use them.
+pub(super) struct Shared {
+    pub(super) storage: Arc<Storage>,
+    /// What is done for whom, and when.
+    server: Mutex<Server>,
+    clients: Mutex<HashMap<ClientNumber, Arc<Session>>>,
+    clock: Clock,
+    sessions: Places,
+    pub(super) files: Places,
+}
+
+impl Shared {
+    pub(super) fn open(
+        reach: Reach,
+        layouts: Box<dyn Layouts>,
+        (sessions_max, files_max): (u32, u32),
+        buffers_bytes: u64,
+    ) -> Result<Arc<Self>, String> {
+        let all = u32::try_from(buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
+        let buffers_each = all / sessions_max.max(1);
+        if buffers_each == 0 || sessions_max == 0 {
+            let needed = (u64::from(sessions_max) * u64::from(FRAME_BYTES)) >> 20;
+            return Err(format!("{sessions_max} sessions need buffers of at least {needed}M"));
+        }
+        let arena = |count| {
+            lads_sys::Arena::new(count, FRAME_BYTES as usize)
+                .map_err(|error| format!("cannot reserve memory: {error}"))
+        };
+        let (writing, reading) =
+            (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
+        let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
+        let server = Mutex::new(Server::new(own_host(), buffers_each));
+        let (sessions, files) = (Places::new(sessions_max), Places::new(files_max));
+        let (clients, clock) = (Mutex::default(), Clock::start());
+        Ok(Arc::new(Self { storage, server, clients, clock, sessions, files }))
+    }
+
+    /// Starts the threads that read and write, and the one that cuts off clients that hold up
+    /// others and are silent for `silence_max`.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        silence_max: Duration,
+        stop: &StopFlag,
+    ) -> Result<(), String> {
+        let (shared, stopped) = (Arc::clone(self), stop.clone());
+        let watch = move || shared.watch(silence_max, &stopped);
+        let begun = self.storage.start_threads().and_then(|()| spawn("lads-watch", watch));
+        begun.map(drop).map_err(|error| {
+            self.storage.end();
+            error.to_string()
+        })
+    }
+
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        line: Box<dyn Line>,
+        connection: (Arc<dyn Transport>, Channel),
+    ) -> io::Result<()> {
+        let place = self.sessions.take();
+        let place =
+            place.ok_or_else(|| io::Error::other("the maximum number of clients is connected"))?;
+        let shared = Arc::clone(self);
+        let (begin, begun) = sync_channel(1);
+        let serving = spawn("lads-client", move || {
+            if let Ok((line, connection)) = begun.recv() {
+                Session::serve(shared, line, connection, place);
+            }
+        });
+        if let Err(error) = serving {
+            line.end();
+            return Err(error.into());
+        }
+        begin.send((line, connection)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Reports something to the session, and does what follows from it.
+    ///
+    /// # Errors
+    /// If the client breaks the protocol.
+    pub(super) fn event<T>(
+        &self,
+        report: impl FnOnce(&mut Server, Instant) -> Result<T, Breach>,
+    ) -> Result<T, Breach> {
+        let mut server = self.lock();
+        let result = report(&mut server, self.clock.now());
+        let work: Vec<_> = std::iter::from_fn(|| server.next_work()).collect();
+        let news = server.take_news().into_iter();
+        let news: Vec<_> = news.map(|it| (it, News::of(&server, it))).collect();
+        drop(server);
+        let clients = lock(&self.clients);
+        let of = |number: &ClientNumber| clients.get(number).map(Arc::clone);
+        let work = work.into_iter().filter_map(|it| Some((of(&it.client())?, it)));
+        let news = news.into_iter().filter_map(|(number, it)| Some((of(&number)?, it)));
+        let (work, news): (Vec<_>, Vec<_>) = (work.collect(), news.collect());
+        drop(clients);
+        for (session, work) in work {
+            self.begin(session, work);
+        }
+        news.into_iter().for_each(|(session, it)| session.on_news(it));
+        result
+    }
+
+    /// Begins to write a frame, or forgets it.
+    fn begin(&self, session: Arc<Session>, work: Work) {
+        let Some(buffer) = session.take_buffer(work.frame()) else { return };
+        let Work::Write { frame, file, extent, .. } = work else { return };
+        let Some(file) = session.file(file) else { return };
+        self.storage.write((frame, extent), file, buffer, session);
+    }
+
+    /// A client has connected.
+    fn connect(
+        self: Arc<Self>,
+        make: impl FnOnce(Arc<Self>, ClientNumber) -> Session,
+    ) -> Arc<Session> {
+        let number = self.lock().connect(self.clock.now());
+        let session = Arc::new(make(Arc::clone(&self), number));
+        lock(&self.clients).insert(number, Arc::clone(&session));
+        session
+    }
+
+    /// Nothing is left of a client.
+    fn forget(&self, number: ClientNumber) {
+        // It breaks no protocol any more.
+        let _ = self.event(|server, _| {
+            server.forget(number);
+            Ok(())
+        });
+        lock(&self.clients).remove(&number);
+    }
+
+    /// Cuts off clients that hold up others and are silent, until the flag is set.
+    fn watch(&self, silence_max: Duration, stop: &StopFlag) {
+        let interval = LOOK_INTERVAL.min(silence_max);
+        let mut presence = Presence::begin(self.clock.now(), interval);
+        while !stop.is_set() {
+            std::thread::sleep(interval);
+            let now = self.clock.now();
+            let silent = self.lock().silent(now, presence.look(now), silence_max);
+            for number in silent {
+                let Some(session) = lock(&self.clients).get(&number).map(Arc::clone) else {
+                    continue;
+                };
+                let is_over = self.lock().is_over(number);
+                if is_over {
+                    // It takes nothing either, not even the reason.
+                    session.line.end();
+                } else {
+                    session.end(Some(HOLDS_UP.to_owned()));
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Server> {
+        lock(&self.server)
+    }
+}
 
 /// One client.
 pub(super) struct Session {
@@ -225,31 +397,6 @@ impl Session {
         sent
     }
 
-    /// A thread has read what the client wanted.
-    pub(super) fn on_read(
-        &self,
-        (request, first): (u64, u64),
-        buffer: Buffer,
-        result: Result<u32, Failure>,
-    ) {
-        let sends = self.shared.event(|server, _| {
-            let sends = server.on_read(self.number, request, result)?;
-            if let (true, Ok(length)) = (sends, result) {
-                lock(&self.to_send).push_back(Bytes { request, first, length, buffer });
-            }
-            Ok(())
-        });
-        self.answers.notify_one();
-        self.end_at_breach(sends);
-    }
-
-    /// A thread has written a frame.
-    pub(super) fn on_written(&self, frame: u64, failure: Option<Failure>) {
-        let done =
-            self.shared.event(|server, now| server.on_written(self.number, frame, failure, now));
-        self.end_at_breach(done);
-    }
-
     /// The bytes of a frame.
     pub(super) fn take_buffer(&self, frame: u64) -> Option<Buffer> {
         lock(&self.buffers).remove(&frame)
@@ -292,6 +439,27 @@ impl Session {
             server.on_gone(self.number, text);
             Ok(())
         });
+    }
+}
+
+/// A thread of the storage has done something.
+impl Asker for Session {
+    fn on_read(&self, (request, first): (u64, u64), buffer: Buffer, result: Result<u32, Failure>) {
+        let sends = self.shared.event(|server, _| {
+            let sends = server.on_read(self.number, request, result)?;
+            if let (true, Ok(length)) = (sends, result) {
+                lock(&self.to_send).push_back(Bytes { request, first, length, buffer });
+            }
+            Ok(())
+        });
+        self.answers.notify_one();
+        self.end_at_breach(sends);
+    }
+
+    fn on_written(&self, frame: u64, failure: Option<Failure>) {
+        let done =
+            self.shared.event(|server, now| server.on_written(self.number, frame, failure, now));
+        self.end_at_breach(done);
     }
 }
 

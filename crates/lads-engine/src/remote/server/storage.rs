@@ -1,7 +1,6 @@
 //! The storage of a server: one queue for each OST, and threads that read and write.
 
 use super::reach::Reach;
-use super::session::Session;
 use crate::clock::Clock;
 use crate::layout::Layouts;
 use crate::thread::{NoThread, spawn};
@@ -95,12 +94,12 @@ impl Job {
     }
 
     /// Whether the process that wants it is the one that wrote this part.
-    fn is_of_session_of(&self, part: &Part) -> bool {
-        let session = match self {
-            Self::Write(own) => &own.frame.session,
-            Self::Read(read) => &read.session,
+    fn is_of_asker_of(&self, part: &Part) -> bool {
+        let asker = match self {
+            Self::Write(own) => &own.frame.asker,
+            Self::Read(read) => &read.asker,
         };
-        Arc::ptr_eq(session, &part.frame.session)
+        Arc::ptr_eq(asker, &part.frame.asker)
     }
 }
 
@@ -158,13 +157,23 @@ fn split(spots: &mut Vec<Spot>, place: &Range<u64>, parts: &AtomicU32) -> Option
     Some(taken)
 }
 
+/// On whose behalf bytes are written and read.
+pub(super) trait Asker: Send + Sync {
+    /// A frame is written, or cannot be.
+    fn on_written(&self, frame: u64, failure: Option<Failure>);
+
+    /// A request has read this number of bytes of the stream, from the first position on; the
+    /// buffer has them.
+    fn on_read(&self, request_and_first: (u64, u64), buffer: Buffer, result: Result<u32, Failure>);
+}
+
 /// A frame that is being written.
 struct Frame {
     number: u64,
     extent: Extent,
     file: Arc<OpenFile>,
     buffer: Buffer,
-    session: Arc<Session>,
+    asker: Arc<dyn Asker>,
     /// Parts that are not written.
     left: AtomicU32,
     /// The first failure, and the position up to which jobs were made.
@@ -179,7 +188,7 @@ pub(super) struct Read {
     pub(super) spots: Vec<Spot>,
     pub(super) file: Arc<OpenFile>,
     pub(super) buffer: Buffer,
-    pub(super) session: Arc<Session>,
+    pub(super) asker: Arc<dyn Asker>,
 }
 
 impl Read {
@@ -242,27 +251,27 @@ impl Storage {
         self.ready.notify_all();
     }
 
-    /// Writes a frame, some time; then its session is told.
+    /// Writes a frame, some time; then whoever asked for it hears of it.
     pub(super) fn write(
         &self,
         (number, extent): (u64, Extent),
         file: Arc<OpenFile>,
         buffer: Buffer,
-        session: Arc<Session>,
+        asker: Arc<dyn Asker>,
     ) {
         let state = Mutex::new((None, extent.positions().start));
         let left = AtomicU32::new(0);
-        self.go_on(Arc::new(Frame { number, extent, file, buffer, session, left, state }));
+        self.go_on(Arc::new(Frame { number, extent, file, buffer, asker, left, state }));
     }
 
-    /// Reads, some time; then the session is told.
+    /// Reads, some time; then whoever asked for it hears of it.
     pub(super) fn read(&self, read: Read) {
         let first = read.spots.first().map_or(0, |spot| spot.run.offset);
         let ost = read.file.layout.ost_at(first);
         self.push([(ost, Job::Read(Box::new(read)))]);
     }
 
-    /// Queues the next part of a frame; tells the session when there is none.
+    /// Queues the next part of a frame; if there is none, it is written.
     fn go_on(&self, frame: Arc<Frame>) {
         let (view, positions) = (frame.extent.view(), frame.extent.positions());
         let mut state = frame.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,10 +301,10 @@ impl Storage {
     }
 
     fn finish(&self, frame: Arc<Frame>, failure: Option<Failure>) {
-        let (session, number) = (Arc::clone(&frame.session), frame.number);
+        let (asker, number) = (Arc::clone(&frame.asker), frame.number);
         // The buffer is free before its grant is.
         drop(frame);
-        session.on_written(number, failure);
+        asker.on_written(number, failure);
     }
 
     fn push(&self, jobs: impl IntoIterator<Item = (OstId, Job)>) {
@@ -411,9 +420,9 @@ impl Storage {
                 }
             }
             Done::Read(result, read) => {
-                let Read { request, positions, buffer, session, .. } = *read;
+                let Read { request, positions, buffer, asker, .. } = *read;
                 let result = result.map_err(|errno| failed(Operation::Read, errno));
-                session.on_read((request, positions.start), buffer, result);
+                asker.on_read((request, positions.start), buffer, result);
             }
         }
     }
@@ -449,7 +458,7 @@ pub(super) fn failed(operation: Operation, errno: Errno) -> Failure {
 fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
     let Some(place) = place_of(&part.spots) else { return vec![part] };
     let is_there = |job: &Job| job.part_beside(&part).is_some_and(|it| are_in(&it.spots, &place));
-    let has_others = queue.iter().any(|job| is_there(job) && !job.is_of_session_of(&part));
+    let has_others = queue.iter().any(|job| is_there(job) && !job.is_of_asker_of(&part));
     let place = if has_others { place } else { alone_in(place, &part.spots) };
     let mut parts: Vec<_> = part.split(&place).into_iter().collect();
     let beside = queue.iter_mut().filter(|job| job.part_beside(&part).is_some());

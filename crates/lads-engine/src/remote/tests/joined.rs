@@ -1,7 +1,7 @@
 //! What several clients write side by side.
 
 use super::*;
-use crate::remote::server::Storage;
+use crate::remote::server::storage::Storage;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use super::staged::{named_list, opened};
 use super::*;
-use crate::remote::client::Connection;
+use crate::remote::line::Connection;
 use crate::remote::line::both_ways;
 use crate::remote::wire::{hear, say};
 use crate::transport::Channel;

@@ -1,6 +1,6 @@
 //! The list of a [`Cache`](super::Cache), as it is written.
 
-use super::About;
+use lads_core::remote::client::About;
 use lads_core::remote::kept::{Kept, Record, encode};
 use lads_core::remote::message::ViewNumber;
 use lads_core::remote::outbox::Staging;

@@ -1,7 +1,7 @@
 //! The end of a connection: when all is done, or when the server is lost.
 
 use super::{Carrier, Link, OwnClient, Session};
-use crate::remote::client::RemoteError;
+use crate::remote::error::RemoteError;
 use lads_core::remote::client::{CallError, Loss, Wait};
 use lads_core::remote::policy::LOOK_INTERVAL;
 use lads_core::units::StreamId;

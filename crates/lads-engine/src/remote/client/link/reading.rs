@@ -1,61 +1,15 @@
-//! The bytes that are read: where they are kept, and how they get into the memory of the program.
+//! The bytes that are read: how they get into the memory of the program.
 
+use super::super::read_cache::ReadBuffer;
 use super::{Link, OwnClient};
 use crate::board::lock;
-use crate::remote::client::RemoteError;
-use crate::slots::SlotFile;
-use crate::stage::open_unnamed;
+use crate::remote::error::RemoteError;
 use lads_core::remote::client::{Read, Step};
-use lads_core::remote::message::FRAME_BYTES;
 use lads_core::remote::policy::LOOK_INTERVAL;
-use lads_core::remote::reading::{ChunkBytes, Load};
+use lads_core::remote::reading::Load;
 use lads_sys::Buffer;
-use std::io;
-use std::ops::{Deref, Range};
-use std::path::Path;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use twox_hash::XxHash3_64;
-
-/// Buffers beside those of chunks and of reads in flight: one that is being put on the disk, and
-/// one that comes back from there.
-pub(super) const MOVING_BUFFERS: u32 = 2;
-
-/// The file on the local disk, for one thread at a time to read from.
-#[derive(Debug)]
-pub(super) struct ReadCache {
-    file: SlotFile,
-    loading: Mutex<()>,
-}
-
-/// The buffer of a chunk.
-#[derive(Clone, Debug)]
-pub(in crate::remote) struct ReadBuffer(Arc<Buffer>);
-
-impl Deref for ReadBuffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl ChunkBytes for ReadBuffer {
-    fn take_in(&mut self, from: &Self, part: Range<usize>) -> bool {
-        let Some(buffer) = Arc::get_mut(&mut self.0) else { return false };
-        buffer[part.clone()].copy_from_slice(&from[part]);
-        true
-    }
-}
-
-impl ReadCache {
-    pub(super) fn open(directory: &Path) -> io::Result<Self> {
-        let file = open_unnamed(directory).map_err(|error| {
-            let place = directory.display();
-            io::Error::other(format!("cannot cache read data in {place} (rfs_cache_dir): {error}"))
-        })?;
-        Ok(Self { file: SlotFile::new(file, FRAME_BYTES), loading: Mutex::new(()) })
-    }
-}
 
 impl Link {
     /// Reads into pieces, from a position on; `what` goes into an error. Returns how many bytes

@@ -3,7 +3,7 @@
 
 use super::{Link, Session, Stage};
 use crate::board::lock;
-use crate::remote::client::RemoteError;
+use crate::remote::error::RemoteError;
 use lads_core::remote::client::{About, Why};
 use lads_core::remote::outbox::Staging;
 use lads_core::sizes;
