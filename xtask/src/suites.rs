@@ -35,7 +35,7 @@ const PYTHON: &str = "/usr/bin/python3";
 pub(crate) struct Arguments {
     /// Only tests with this in `MPI/SUITE/NAME`, such as mpich/romio or shared_fp
     filter: Option<String>,
-    /// How often each test runs on a remote file, and half as often on a local one
+    /// How often each test runs on a remote file
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeats: u32,
 }
@@ -237,9 +237,8 @@ impl Bed {
                 continue;
             };
             let test = |place| self.test(implementation, program, &command, preloaded, place);
-            let repeats = arguments.repeats;
-            let local = repeated(repeats.div_ceil(2), || test(FilePlace::Local))?;
-            let remote = repeated(repeats, || test(FilePlace::Remote))?;
+            let local = test(FilePlace::Local)?;
+            let remote = repeated(arguments.repeats, || test(FilePlace::Remote))?;
             row.add(name, &local, &remote);
         }
         Ok(row)

@@ -234,7 +234,11 @@ impl RemoteFile {
             ("rfs_staged_background", in_background.to_string()),
         ];
         let ReadBytes { ahead, kept } = self.client.read_bytes();
-        let read = [("rfs_read_ahead", ahead.to_string()), ("rfs_read_kept", kept.to_string())];
+        let read = [
+            ("rfs_read_ahead", ahead.to_string()),
+            ("rfs_read_kept", kept.to_string()),
+            ("rfs_conflicts", self.client.conflicts().to_string()),
+        ];
         let hints = self.state().hints.all();
         let has_cache = hints.iter().any(|(key, _)| *key == "rfs_cache_dir");
         hints.into_iter().chain(read).chain(staged.into_iter().filter(|_| has_cache)).nth(index)

@@ -10,6 +10,7 @@ mod data;
 pub(super) mod first;
 pub(super) mod grid;
 pub(super) mod harm;
+mod messages;
 pub(super) mod mount;
 mod page;
 mod paper;

@@ -185,8 +185,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
                 self.sending.outbox.on_grant(count);
                 self.line.done_at = now;
             }
-            ToClient::Again(frame) => self.sending.outbox.again(frame),
-            ToClient::Recall(write) => self.sending.outbox.recall(write),
+            ToClient::Again(frame) => self.sending.again(frame),
+            ToClient::Recall(write) => self.sending.recall(write),
             ToClient::Written(written) => return Ok(self.on_written(&written, now)),
             ToClient::Reply { number, outcome } => {
                 self.line.done_at = now;

@@ -212,6 +212,13 @@ impl Client {
         self.link.lock().client.read_bytes()
     }
 
+    /// Returns how often another process waited for data that this one had announced, or the
+    /// reverse.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.link.lock().client.conflicts()
+    }
+
     /// Waits for all that was deferred, and returns the first error that no call has returned.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! measures how fast a file is written in many small pieces, and records at the shared pointer.
 
 use super::super::table::Table;
+use super::messages;
 use super::mount::{Mount, Storage};
 use super::records;
 use super::route::{Distance, Line, LineKind, Route};
@@ -185,14 +186,17 @@ pub(in crate::bench) fn run(lads: &Path, disk: &Path, word: Option<&str>) -> Res
     let tables = ways.map(|way| measure(lads, &testbed, &tools, way));
     let pieces = is_meant(PIECES).then(|| measure_pieces(lads, &testbed, &tools));
     let records = is_meant(records::TITLE).then(|| records::measure(lads));
-    tables.chain(pieces).chain(records).collect()
+    let is_meant = is_meant(messages::TITLE);
+    let messages = is_meant.then(|| messages::measure(lads, &testbed, &tools));
+    tables.chain(pieces).chain(records).chain(messages).collect()
 }
 
 /// The programs and their shim, and where they stage.
-struct Tools {
+pub(super) struct Tools {
     scratch: Scratch,
     jacobi: PathBuf,
     pieces: PathBuf,
+    pub(super) messages: PathBuf,
     shim: PathBuf,
 }
 
@@ -226,8 +230,9 @@ impl Tools {
             Ok(program)
         };
         let (jacobi, pieces) = (compiled("jacobi")?, compiled("pieces")?);
+        let messages = compiled("messages")?;
         fs::create_dir(scratch.join("stage"))?;
-        Ok(Self { scratch, jacobi, pieces, shim })
+        Ok(Self { scratch, jacobi, pieces, messages, shim })
     }
 }
 
@@ -588,7 +593,7 @@ impl Drop for BareSending {
 }
 
 /// The command that runs a program with this number of processes at the source end of a route.
-fn launcher(
+pub(super) fn launcher(
     tools: &Tools,
     route: &Route,
     server: &Server,
@@ -743,7 +748,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    fn start(
+    pub(super) fn start(
         lads: &Path,
         route: &Route,
         notes: &Scratch,

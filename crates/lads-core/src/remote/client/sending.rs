@@ -3,7 +3,7 @@
 use super::tail::{About, Sealed};
 use super::{CallError, Client};
 use crate::limits::CLIENT_ANNOUNCED_MAX;
-use crate::remote::message::{Call, FileNumber};
+use crate::remote::message::{Call, FileNumber, WriteNumber};
 use crate::remote::outbox::{Goes, Gone, Next, Outbox};
 use crate::remote::policy::TAIL_WAIT;
 use crate::remote::reading::ChunkBytes;
@@ -22,6 +22,8 @@ pub(super) struct Sending<B> {
     pub(super) rest: Rest,
     /// How many calls wait until certain frames are sent.
     pub(super) awaited: u32,
+    /// How often another client waited for a frame, or a frame for another client.
+    conflicts: u64,
     /// When buffers that are not full are sent, if there are any.
     pub(super) tails_due: Option<Duration>,
     pub(super) buffers: u32,
@@ -42,6 +44,7 @@ impl<B: Clone> Sending<B> {
             window: Window::default(),
             rest: Rest::default(),
             awaited: 0,
+            conflicts: 0,
             tails_due: None,
             buffers,
             buffer_bytes,
@@ -54,6 +57,18 @@ impl<B: Clone> Sending<B> {
         let gone = self.outbox.on_written(number)?;
         self.window.on_written(number, now, self.outbox.under_way());
         Some(gone)
+    }
+
+    /// A frame waited for another client's, and can be sent again.
+    pub(super) fn again(&mut self, frame: u64) {
+        self.conflicts += 1;
+        self.outbox.again(frame);
+    }
+
+    /// Another client waits for a frame.
+    pub(super) fn recall(&mut self, write: WriteNumber) {
+        self.conflicts += 1;
+        self.outbox.recall(write);
     }
 
     pub(super) fn has_many_unsent(&self) -> bool {
@@ -182,6 +197,12 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     #[must_use]
     pub fn awaited(&self) -> u32 {
         self.sending.awaited
+    }
+
+    /// Returns how often another client waited for a frame of this one, or the reverse.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.sending.conflicts
     }
 
     /// Returns how many frames were sent.
