@@ -39,7 +39,7 @@ use std::time::Duration;
 pub use tail::{About, Tail, Target};
 
 /// How a client works.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Buffers for what the program writes.
     pub buffers: u32,
@@ -138,8 +138,16 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     /// The client of a program that began at zero; it is not connected.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let Settings { buffers, buffer_bytes, chunks_max, read_cache_bytes, stage, .. } = settings;
-        let Settings { timeout, stall_timeouts, has_other_servers, .. } = settings;
+        let Settings {
+            buffers,
+            buffer_bytes,
+            chunks_max,
+            read_cache_bytes,
+            stage,
+            timeout,
+            stall_timeouts,
+            has_other_servers,
+        } = settings;
         let bytes_max = stage.as_ref().map_or(0, |stage| stage.bytes_max);
         let outbox = Outbox::new(buffers, Slots::new(bytes_max, buffer_bytes, STAGING_MAX));
         let read_slots = Slots::new(read_cache_bytes, FRAME_BYTES, 1);
