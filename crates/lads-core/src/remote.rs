@@ -6,14 +6,18 @@
 //! both ways. A frame holds one piece of the stream of bytes that a view shows ([`crate::view`]);
 //! the server finds out where in the file that lies.
 //!
-//! [`name`] says which servers and path a name means, [`hints`] what a user asks for in one text,
-//! [`order`] in which order a server does what a client asks for, [`locks`] who may access a file
-//! as if at one moment, [`scatter`] which OSTs hold a piece. [`outbox`] says what a client sends
-//! next, and what it puts on a local disk; [`outlook`] how much of it, and [`kept`] is the list of
-//! its contents. [`rest`] decides when nothing is sent, [`window`] how much may be in flight,
-//! [`reading`] what is read ahead, and [`taken`] whether one more file may be opened. [`gate`]
-//! checks everything that a server sends; [`replies`] limits what waits for a client that does not
-//! listen, and [`descriptors`] the files that clients have open.
+//! [`name`] says which servers and path a name means, [`hints`] what a user asks for in one text.
+//!
+//! [`client`] is the session of a client. [`outbox`] says what it sends next, and what it puts on a
+//! local disk; [`outlook`] how much of it, and [`kept`] is the list of its contents. [`rest`]
+//! decides when nothing is sent, [`window`] how much may be in flight, [`reading`] what is read
+//! ahead, and [`taken`] whether one more file may be opened. [`gate`] checks everything that a
+//! server sends.
+//!
+//! [`server`] is the session of a server, for all its clients: [`order`] says in which order it does
+//! what a client asks for, [`writes`] in which order it does what several write, [`locks`] who may
+//! access a file as if at one moment, [`scatter`] which OSTs hold a piece. [`replies`] limits what
+//! waits for a client that does not listen, and [`descriptors`] the files that clients have open.
 
 pub mod client;
 pub mod descriptors;
