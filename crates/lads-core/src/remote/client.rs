@@ -18,7 +18,9 @@ mod sending;
 mod staging;
 mod tail;
 
-use super::message::{Call, FRAME_BYTES, Failure, FileNumber, Outcome, ToClient, ToServer, Written};
+use super::message::{
+    Call, FRAME_BYTES, Failure, FileNumber, Outcome, ToClient, ToServer, Written,
+};
 use super::outbox::Outbox;
 use super::policy::{LOOK_INTERVAL, STAGING_MAX};
 use super::reading::{ChunkBytes, Reading};
@@ -37,7 +39,7 @@ use std::time::Duration;
 pub use tail::{About, Tail, Target};
 
 /// How a client works.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Buffers for what the program writes.
     pub buffers: u32,
@@ -343,3 +345,5 @@ impl Wait {
     }
 }
 
+#[cfg(test)]
+mod tests;
