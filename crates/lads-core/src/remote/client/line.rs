@@ -100,7 +100,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         let outbox = &self.sending.outbox;
         let is_without_room = outbox.is_without_grant() && !outbox.is_empty();
         let is_owed = self.requests.is_owed() || outbox.under_way() > 0 || is_without_room;
-        if self.line.presences > 0 {
+        // Any message shows that this process lives, and a server that reads nothing gets none.
+        if self.line.presences > 0 && self.requests.unsent.is_empty() {
             self.requests.unsent.push_back(ToServer::Heartbeat);
         }
         self.line.look(is_owed, now)

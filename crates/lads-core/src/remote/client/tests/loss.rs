@@ -120,6 +120,19 @@ fn a_process_that_was_stopped_does_not_take_its_own_silence_for_the_servers() {
 }
 
 #[test]
+fn heartbeats_are_sent_while_a_process_uses_another_server_and_do_not_pile_up() {
+    let mut program = Program::new(None);
+    assert_eq!(program.look_for(3, true), None);
+    assert!(!program.client.has_messages());
+    program.client.begin_presence();
+    assert_eq!(program.look_for(3, true), None);
+    assert_eq!(program.client.next_messages(), [ToServer::Heartbeat]);
+    program.client.end_presence();
+    assert_eq!(program.look_for(3, true), None);
+    assert!(!program.client.has_messages());
+}
+
+#[test]
 fn everything_is_kept_once_after_the_loss_of_the_connection() {
     let mut program = Program::new(Some(1 << 10));
     program.deliver(ToClient::Grant(1));
