@@ -165,7 +165,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     }
 
     /// A message has arrived. Returns the staged frames that are written now: their slots are used
-    /// again after [`Self::free`].
+    /// again after [`Self::free`]. After the loss of the connection a message changes nothing: what
+    /// is left is being kept or forgotten.
     ///
     /// # Errors
     /// If the message breaks the protocol, or ends the connection; the text says why.
@@ -174,6 +175,9 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         message: ToClient,
         now: Duration,
     ) -> Result<Vec<(u64, Slot)>, String> {
+        if self.line.loss.is_some() {
+            return Ok(Vec::new());
+        }
         let outbox = &self.sending.outbox;
         let admitted = self.line.gate.admit(message, |frame| outbox.is_in_flight(frame));
         let message = admitted.map_err(|breach| breach.to_string())?;
@@ -210,7 +214,6 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         self.line.done_at = now;
         let mut staged = Vec::new();
         for it in written {
-            // Frames are forgotten when the connection is lost meanwhile.
             let Some(gone) = self.sending.on_written(it.frame, now) else { continue };
             let is_left = !self.sending.outbox.is_empty();
             self.stage.outlook.on_written(now, gone.about.length.into(), is_left);

@@ -165,3 +165,18 @@ fn what_finds_no_room_on_the_local_disk_is_lost() {
     program.client.end_keeping(2 * u64::from(BUFFER), "");
     assert!(program.client.is_left());
 }
+
+/// Another thread than the one that receives messages may report the loss.
+#[test]
+fn messages_after_the_loss_of_the_connection_change_nothing() {
+    let mut program = Program::new(Some(0));
+    program.deliver(ToClient::Grant(1));
+    program.put(0);
+    assert_eq!(program.send(), [0]);
+    program.lose();
+    assert_eq!(program.client.forget_in_memory(), u64::from(BUFFER));
+    program.deliver(ToClient::Again(0));
+    program.deliver(ToClient::Fatal("full".to_owned()));
+    program.client.end_keeping(u64::from(BUFFER), "");
+    assert!(program.client.is_left());
+}
