@@ -319,8 +319,14 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     /// Makes a request.
     fn request(&mut self, is_after_frames: bool, call: Call, deferred: Option<FileNumber>) -> u64 {
         let frames_before = if is_after_frames { self.sending.outbox.sent() } else { 0 };
-        self.line.gate.on_asked(self.requests.count, &call);
-        self.requests.add(frames_before, call, deferred)
+        if self.line.loss.is_none() {
+            self.line.gate.on_asked(self.requests.count, &call);
+        }
+        let number = self.requests.add(frames_before, call, deferred);
+        if self.line.loss.is_some() {
+            self.requests.unsent.clear();
+        }
+        number
     }
 
     /// Returns the first failure of a file that no call has returned, or the loss of the connection.

@@ -124,6 +124,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             self.line.loss = Some(loss);
             self.line.is_keeping = self.stage.is_there();
             self.line.lost_bytes = self.unwritten_bytes();
+            self.requests.unsent.clear();
         }
         if !self.line.is_keeping {
             self.sending.outbox.clear();

@@ -180,3 +180,15 @@ fn messages_after_the_loss_of_the_connection_change_nothing() {
     program.client.end_keeping(u64::from(BUFFER), "");
     assert!(program.client.is_left());
 }
+
+#[test]
+fn requests_after_the_loss_of_the_connection_fail_and_take_no_memory() {
+    let mut program = Program::new(None);
+    program.client.ask(&After::Nothing, Call::Delete { path: vec![b'a'] });
+    program.lose();
+    assert!(program.client.requests.unsent.is_empty());
+    let call = Call::Size { file: program.file() };
+    let number = program.client.ask(&After::Nothing, call);
+    assert_eq!(program.client.take_reply(number), Some(Err(CallError::Lost)));
+    assert!(program.client.requests.unsent.is_empty());
+}
