@@ -46,7 +46,7 @@ impl Line {
         Self {
             gate: Gate::default(),
             timeout,
-            patience: timeout * stall_timeouts,
+            patience: timeout.saturating_mul(stall_timeouts),
             is_connected: false,
             heard_at: Duration::ZERO,
             done_at: Duration::ZERO,

@@ -192,3 +192,30 @@ fn requests_after_the_loss_of_the_connection_fail_and_take_no_memory() {
     assert_eq!(program.client.take_reply(number), Some(Err(CallError::Lost)));
     assert!(program.client.requests.unsent.is_empty());
 }
+
+#[test]
+fn times_without_end_do_not_overflow() {
+    let told = Told { interval: Some(Duration::MAX), output_bytes: Some(1 << 30) };
+    let settings = Settings {
+        buffers: 2,
+        buffer_bytes: BUFFER,
+        chunks_max: 4,
+        read_cache_bytes: 0,
+        stage: Some(StageSettings {
+            bytes_max: 1 << 20,
+            in_foreground: true,
+            in_background: true,
+            is_synced: false,
+            told,
+        }),
+        timeout: Duration::MAX,
+        stall_timeouts: 10,
+        has_other_servers: false,
+    };
+    let mut client = Client::<u32, Chunk>::new(settings);
+    client.on_connected(SECOND);
+    client.begin_write(OTHER, &(0..1), true, SECOND).unwrap();
+    client.end_write(OTHER, true, (1, false), SECOND).unwrap();
+    assert!(client.next_staging(9 * SECOND).is_err());
+    assert_eq!(client.look(9 * SECOND), None);
+}
