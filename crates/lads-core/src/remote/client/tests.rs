@@ -1,7 +1,9 @@
 mod loss;
 
 use super::*;
+use crate::issue::Operation;
 use crate::remote::message::{OpenMode, Request, VERSION, WriteNumber};
+use crate::remote::outbox::Place;
 use crate::remote::outlook::Told;
 use crate::remote::policy::{COPY_WAIT, TAIL_WAIT};
 use crate::remote::reading::Prefetch;
@@ -374,4 +376,54 @@ fn a_fence_announces_each_frame_once() {
     assert_eq!(program.send(), [200]);
     (0..3).for_each(|frame| program.written(frame));
     assert_eq!(program.client.fence(), None);
+}
+
+#[test]
+fn reads_ahead_that_fail_leave_their_places_to_others() {
+    let mut program = Program::new(None);
+    program.client.set_prefetch(&mut program.tail, Prefetch::Always, program.now);
+    let mut read = program.read(0..100);
+    assert!(matches!(program.client.step(&mut read), Step::Wait(Wait::Reply(2))));
+    assert_eq!(program.calls().len(), 4);
+    assert!(program.client.is_waiting(&Wait::RoomForRead));
+    program.reply(3, Outcome::Lost);
+    assert!(!program.client.is_waiting(&Wait::RoomForRead));
+    program.reply(4, Outcome::Number(0));
+    program.arrive(5, 2 * CHUNK, 10);
+    program.arrive(2, 0, 100);
+    assert!(matches!(program.client.step(&mut read), Step::Copy(0, _, part) if part == (0..100)));
+    assert!(matches!(program.client.step(&mut read), Step::End(Ok(100))));
+    assert!(program.calls().is_empty(), "nothing is there");
+}
+
+#[test]
+fn frames_that_cannot_be_staged_are_sent_from_memory() {
+    let mut program = Program::new(Some(1 << 10));
+    program.put(0);
+    let frames = program.client.start_staging();
+    assert_eq!(frames.len(), 1);
+    assert!(program.client.is_staging());
+    program.client.on_staged(&frames, None, Why::Write, program.now);
+    program.put(100);
+    assert!(program.client.start_staging().is_empty(), "the disk is not used again");
+    program.deliver(ToClient::Grant(1));
+    let next = program.client.next_frame(program.now).unwrap();
+    assert_eq!((next.about.position, next.place), (0, Place::Memory(0)));
+    assert_eq!(program.client.staged(), StagedBytes::default());
+}
+
+#[test]
+fn a_failed_write_is_returned_by_one_later_call() {
+    let mut program = Program::new(None);
+    program.deliver(ToClient::Grant(1));
+    program.put(0);
+    assert_eq!(program.send(), [0]);
+    let failure = Failure { operation: Operation::Write, errno: 28 };
+    program.deliver(ToClient::Written(vec![Written { frame: 0, failure: Some(failure) }]));
+    let (file, now) = (program.file(), program.now);
+    let failed = program.client.begin_write(file, &(0..1), true, now);
+    assert_eq!(failed, Err(CallError::Failed(failure)));
+    assert_eq!(program.client.awaited(), 0);
+    assert_eq!(program.client.begin_write(file, &(0..1), true, now), Ok(()));
+    assert_eq!(program.client.finish(), Ok(()));
 }
