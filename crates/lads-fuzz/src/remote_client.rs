@@ -107,6 +107,8 @@ struct Host<'a> {
     awaited: u32,
     presences: u32,
     staging: Vec<(Vec<Staging<Buffer, About>>, Why)>,
+    /// Frames on the local disk.
+    staged: HashMap<Slot, u64>,
     saving: Vec<Save<Chunk>>,
     disk: HashMap<Slot, Chunk>,
     is_connected: bool,
@@ -152,6 +154,7 @@ impl<'a> Host<'a> {
             awaited: 0,
             presences: 0,
             staging: Vec::new(),
+            staged: HashMap::new(),
             saving: Vec::new(),
             disk: HashMap::new(),
             is_connected: false,
@@ -199,6 +202,7 @@ impl<'a> Host<'a> {
         let next = self.client.next_frame(self.now);
         assert_eq!(has_frame, next.is_some(), "a frame is reported and not returned");
         let Some(next) = next else { return false };
+        self.check_frame(&next);
         self.set_sent(next.of.write.0, true);
         self.on_sent(&next);
         true
@@ -271,10 +275,18 @@ impl<'a> Host<'a> {
     fn finish_staging(&mut self) {
         let Some(place) = self.choices.place_in(self.staging.len()) else { return };
         let (frames, why) = self.staging.swap_remove(place);
+        self.stage(&frames, why);
+    }
+
+    /// Frames are on the local disk, or cannot be put there.
+    fn stage(&mut self, frames: &[Staging<Buffer, About>], why: Why) {
         let took = (!self.choices.is_one_in(32)).then_some(Duration::from_millis(1));
-        self.client.on_staged(&frames, took, why, self.now);
+        self.client.on_staged(frames, took, why, self.now);
         if took.is_some() {
             self.reached.staged += frames.len() as u64;
+            for Staging { id, slot, .. } in frames {
+                assert_eq!(self.staged.insert(*slot, *id), None, "{slot:?} is in use");
+            }
         }
     }
 
@@ -311,7 +323,8 @@ impl<'a> Host<'a> {
         }
         assert!(self.is_quiet(), "it never ends: {:?}", self.client);
         assert!(self.client.is_written() && self.client.unwritten_bytes() == 0);
-        assert!(!self.client.is_waiting(&self.client.until_written()));
+        let waits = [self.client.until_written(), Wait::RoomForRead, Wait::FewUnsent];
+        waits.iter().for_each(|wait| assert!(!self.client.is_waiting(wait), "{wait:?}"));
         assert_eq!(self.pool.in_use(), 0, "buffers are freed");
         while let Err(error) = self.client.finish() {
             assert!(self.client.loss().is_none(), "{error:?}");
@@ -387,8 +400,7 @@ impl<'a> Host<'a> {
         let mut kept = BTreeSet::new();
         while let Some(staging) = self.client.start_keeping() {
             assert!(kept.insert(staging.id), "frame {} twice", staging.id);
-            let took = (!self.choices.is_one_in(16)).then_some(Duration::from_millis(1));
-            self.client.on_staged(&[staging], took, Why::Loss, self.now);
+            self.stage(&[staging], Why::Loss);
         }
         while !self.staging.is_empty() {
             self.finish_staging();
@@ -397,7 +409,7 @@ impl<'a> Host<'a> {
         self.deliver_late();
         let left = self.client.unwritten_bytes() + forgotten;
         self.client.end_keeping(forgotten, "; kept");
-        assert!(!self.client.is_keeping());
+        assert!(!self.client.is_keeping() && self.client.unwritten_bytes() == 0);
         let text = self.client.loss().map(|loss| loss.text.clone()).unwrap_or_default();
         assert!(text.ends_with("; kept"), "{text}");
         assert_eq!(left > 0 || !self.client.is_written(), left > 0, "the loss is known");

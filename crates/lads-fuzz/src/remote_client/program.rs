@@ -4,8 +4,9 @@ use super::buffers::Buffer;
 use super::reads::Reading;
 use super::{BUFFER_BYTES, BUFFERS, Host};
 use lads_core::limits::{FILE_BYTES_MAX, FRAME_BYTES};
-use lads_core::remote::client::{After, CallError, Tail, Wait, Why};
+use lads_core::remote::client::{About, After, CallError, Tail, Wait, Why};
 use lads_core::remote::message::{Call, FileNumber, LockKind, OpenMode};
+use lads_core::remote::outbox::{Next, Place};
 use lads_core::remote::reading::Prefetch;
 use lads_core::view::{Datatype, View};
 use std::ops::Range;
@@ -48,6 +49,8 @@ pub(super) struct Put {
     places: Vec<Range<u64>>,
     at: u64,
     is_sent: bool,
+    /// Whether it was sent at any time.
+    was_sent: bool,
 }
 
 /// A call that waits.
@@ -85,6 +88,18 @@ impl File {
 /// Reports whether two ranges have a position in common.
 pub(super) fn meets(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
+}
+
+/// Returns ranges of which those that touch are one.
+fn joined(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match all.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => all.push(range.clone()),
+        }
+    }
+    all
 }
 
 impl Host<'_> {
@@ -219,18 +234,40 @@ impl Host<'_> {
         let places = if file.is_whole() && is_possible { places } else { Vec::new() };
         file.tail.seal(&mut self.client, self.now);
         if is_put {
-            self.puts.push(Put { file: file.number, places, at, is_sent: false });
+            self.puts.push(Put { file: file.number, places, at, is_sent: false, was_sent: false });
         }
         assert_eq!(self.files[place].tail.frames(), self.puts.len() as u64, "frames are counted");
     }
 
     pub(super) fn set_sent(&mut self, write: u32, is_sent: bool) {
         let put = &mut self.puts[write as usize];
+        put.was_sent |= is_sent;
         assert_ne!(std::mem::replace(&mut put.is_sent, is_sent), is_sent, "frame {write}");
     }
 
-    /// Nothing is read that has bytes in common with unsent frames put in before.
+    /// The bytes of a frame are where it is read from, and go where they were written.
+    pub(super) fn check_frame(&self, next: &Next<Buffer, About>) {
+        let (about, write) = (&next.about, next.of.write.0);
+        if let Place::Staged(slot) = next.place {
+            assert_eq!(self.staged.get(&slot), Some(&write.into()), "{slot:?}");
+        }
+        let put = &self.puts[write as usize];
+        assert_eq!(put.file, about.target.file, "the file of frame {write}");
+        if !put.places.is_empty() {
+            let runs = about.target.shape.runs(about.positions()).expect("they are possible");
+            let runs = runs.map(|run| run.offset..run.offset + run.length);
+            assert_eq!(runs.collect::<Vec<_>>(), joined(&put.places), "frame {write}");
+        }
+    }
+
+    /// A file is closed after all its frames. Nothing is read that has bytes in common with unsent
+    /// frames put in before.
     pub(super) fn check_request(&self, call: &Call) {
+        if let Call::Close { file } = call {
+            // A frame that the server refused is known there.
+            let is_left = |put: &Put| put.file == *file && !put.was_sent;
+            assert!(self.puts.iter().all(|put| !is_left(put)), "{file:?} is closed too soon");
+        }
         let Call::Read { view, position, length } = call else { return };
         let positions = *position..position.saturating_add((*length).into());
         let file = self.files.iter().find(|it| it.tail.target().view == *view);

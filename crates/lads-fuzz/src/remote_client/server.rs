@@ -289,6 +289,9 @@ impl Host<'_> {
         assert!(self.pool.in_use() <= before, "buffers do not appear");
         let result = result.map(|staged| {
             self.reached.drained += staged.len() as u64;
+            for (id, slot) in &staged {
+                assert_eq!(self.staged.remove(slot), Some(*id), "{slot:?}");
+            }
             self.client.free(&staged);
         });
         self.end_at_breach(result, is_sound);
