@@ -3,12 +3,12 @@
 //!
 //! The owner reports what the program does ([`Client::begin_write`], [`Client::ask`], …) and what
 //! arrives (`on_…`), and asks for the next decision: [`Client::next_messages`],
-//! [`Client::next_frame`], [`Client::next_staging`], [`Client::next_save`]; [`Client::next_timeout`]
-//! says when to ask again. Times are since the program began.
+//! [`Client::next_frame`], [`Client::next_staging`], [`Client::next_save`].
+//! [`Client::next_timeout`] returns when to ask again. Times are since the program began.
 //!
 //! A call of the program that has to wait is a [`Wait`]: it goes on when [`Client::is_waiting`] is
-//! false. The bytes stay with the owner: `B` is a buffer with written bytes, `R` one with bytes that
-//! were read.
+//! false. The bytes stay with the owner: `B` is a buffer with written bytes, `R` one with bytes
+//! that were read.
 
 mod asking;
 mod gathered;
@@ -329,7 +329,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         number
     }
 
-    /// Returns the first failure of a file that no call has returned, or the loss of the connection.
+    /// Returns the first failure of a file that no call has returned, or the loss of the
+    /// connection.
     ///
     /// # Errors
     /// If there is one.
