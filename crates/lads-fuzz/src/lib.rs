@@ -4,8 +4,8 @@
 //! Those of readers pass the bytes to them and look at the answer ([`message`], [`frame`],
 //! [`packet`], [`journal`], [`filter`], [`layouts`], [`view`], [`remote_message`]). Those of the
 //! two sessions take the bytes as choices of an owner that tells the session the truth about its
-//! tasks, and of a peer that says what it likes ([`sink_session`], [`source_session`]); so does
-//! that of a server of remote files ([`remote_server`]).
+//! tasks, and of a peer that says what it likes ([`sink_session`], [`source_session`]); so do those
+//! of the server and the client of remote files ([`remote_server`], [`remote_client`]).
 //!
 //! The same functions are run by libFuzzer (`fuzz/`), which looks for bytes that lead to code that
 //! no others led to; by the tests of this crate, which run what was found once and some random
@@ -20,6 +20,7 @@ pub mod layouts;
 pub mod message;
 pub mod nonsense;
 pub mod packet;
+pub mod remote_client;
 pub mod remote_message;
 pub mod remote_server;
 pub mod sink_session;
@@ -54,7 +55,7 @@ pub struct Target {
 
 /// All targets. A reader has no reason to allocate more than a small multiple of what it reads; a
 /// session keeps tables of OSTs and streams whose numbers its peer names.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target { name: "message", body: message::run, memory_bytes: 1 << 20 },
     Target { name: "frame", body: frame::run, memory_bytes: 1 << 20 },
     Target { name: "packet", body: packet::run, memory_bytes: 1 << 20 },
@@ -63,6 +64,7 @@ pub const TARGETS: [Target; 11] = [
     Target { name: "layouts", body: layouts::run, memory_bytes: 4 << 20 },
     Target { name: "view", body: view::run, memory_bytes: 1 << 20 },
     Target { name: "remote_message", body: remote_message::run, memory_bytes: 1 << 20 },
+    Target { name: "remote_client", body: remote_client::run, memory_bytes: 64 << 20 },
     Target { name: "remote_server", body: remote_server::run, memory_bytes: 64 << 20 },
     Target { name: "source_session", body: source_session::run, memory_bytes: 64 << 20 },
     Target { name: "sink_session", body: sink_session::run, memory_bytes: 64 << 20 },

@@ -1,7 +1,6 @@
-//! A server of remote files, with a client that says anything: random inputs of the target that
-//! libFuzzer looks for inputs of.
+//! Random inputs of the targets of the server and of the client of remote files.
 
-use lads_fuzz::remote_server;
+use lads_fuzz::{remote_client, remote_server};
 use proptest::prelude::*;
 
 proptest! {
@@ -14,5 +13,11 @@ proptest! {
         choices in prop::collection::vec(any::<u8>(), 0..400),
     ) {
         remote_server::run(&choices);
+    }
+    #[test]
+    fn a_client_of_remote_files_survives_any_server(
+        choices in prop::collection::vec(any::<u8>(), 0..1200),
+    ) {
+        remote_client::run(&choices);
     }
 }

@@ -20,7 +20,9 @@ use lads_core::remote::message::{
 };
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_core::view::{Datatype, Dimension, Distribution, Part, Slice};
-use lads_fuzz::{TARGETS, remote_message, remote_server, sink_session, source_session};
+use lads_fuzz::{
+    TARGETS, remote_client, remote_message, remote_server, sink_session, source_session,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -290,6 +292,11 @@ fn seeds_of_the_sessions_lead_to_their_ends() {
         committed("remote_server").iter().map(|(_, it)| remote_server::play(it)).collect();
     assert!(server.iter().any(|it| it.written >= 10 && it.dropped >= 1), "{server:?}");
     assert!(server.iter().any(|it| it.is_refused && it.written >= 1), "{server:?}");
+    let client: Vec<_> =
+        committed("remote_client").iter().map(|(_, it)| remote_client::play(it)).collect();
+    assert!(client.iter().any(|it| it.sent >= 20 && it.drained >= 10), "{client:?}");
+    assert!(client.iter().any(|it| it.loaded >= 1 && it.reads >= 4), "{client:?}");
+    assert!(client.iter().any(|it| it.is_refused && it.written >= 10), "{client:?}");
 }
 
 #[test]

@@ -3,12 +3,12 @@
 //!
 //! The owner reports what the program does ([`Client::begin_write`], [`Client::ask`], …) and what
 //! arrives (`on_…`), and asks for the next decision: [`Client::next_messages`],
-//! [`Client::next_frame`], [`Client::next_staging`], [`Client::next_save`]; [`Client::next_timeout`]
-//! says when to ask again. Times are since the program began.
+//! [`Client::next_frame`], [`Client::next_staging`], [`Client::next_save`].
+//! [`Client::next_timeout`] returns when to ask again. Times are since the program began.
 //!
 //! A call of the program that has to wait is a [`Wait`]: it goes on when [`Client::is_waiting`] is
-//! false. The bytes stay with the owner: `B` is a buffer with written bytes, `R` one with bytes that
-//! were read.
+//! false. The bytes stay with the owner: `B` is a buffer with written bytes, `R` one with bytes
+//! that were read.
 
 mod asking;
 mod gathered;
@@ -173,7 +173,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     }
 
     /// A message has arrived. Returns the staged frames that are written now: their slots are used
-    /// again after [`Self::free`].
+    /// again after [`Self::free`]. After the loss of the connection a message changes nothing: what
+    /// is left is being kept or forgotten.
     ///
     /// # Errors
     /// If the message breaks the protocol, or ends the connection; the text says why.
@@ -182,6 +183,9 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         message: ToClient,
         now: Duration,
     ) -> Result<Vec<(u64, Slot)>, String> {
+        if self.line.loss.is_some() {
+            return Ok(Vec::new());
+        }
         let outbox = &self.sending.outbox;
         let admitted = self.line.gate.admit(message, |frame| outbox.is_in_flight(frame));
         let message = admitted.map_err(|breach| breach.to_string())?;
@@ -218,7 +222,6 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         self.line.done_at = now;
         let mut staged = Vec::new();
         for it in written {
-            // Frames are forgotten when the connection is lost meanwhile.
             let Some(gone) = self.sending.on_written(it.frame, now) else { continue };
             let is_left = !self.sending.outbox.is_empty();
             self.stage.outlook.on_written(now, gone.about.length.into(), is_left);
@@ -324,11 +327,18 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     /// Makes a request.
     fn request(&mut self, is_after_frames: bool, call: Call, deferred: Option<FileNumber>) -> u64 {
         let frames_before = if is_after_frames { self.sending.outbox.sent() } else { 0 };
-        self.line.gate.on_asked(self.requests.count, &call);
-        self.requests.add(frames_before, call, deferred)
+        if self.line.loss.is_none() {
+            self.line.gate.on_asked(self.requests.count, &call);
+        }
+        let number = self.requests.add(frames_before, call, deferred);
+        if self.line.loss.is_some() {
+            self.requests.unsent.clear();
+        }
+        number
     }
 
-    /// Returns the first failure of a file that no call has returned, or the loss of the connection.
+    /// Returns the first failure of a file that no call has returned, or the loss of the
+    /// connection.
     ///
     /// # Errors
     /// If there is one.
@@ -352,3 +362,6 @@ impl Wait {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

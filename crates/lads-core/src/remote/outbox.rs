@@ -377,7 +377,10 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             None if is_waited_for => oldest,
             None => in_memory().unwrap_or(oldest),
         };
-        if self.is_moving(next) { in_memory() } else { Some(next) }
+        if !self.is_moving(next) {
+            return Some(next);
+        }
+        in_memory().or_else(|| (!self.is_moving(oldest)).then_some(oldest))
     }
 
     /// The first frame that must be sent before this one, or this one.
@@ -650,6 +653,19 @@ mod tests {
         outbox.on_staged(id, slot);
         assert!(!outbox.is_staging());
         assert_eq!(next(&mut outbox, false), Some((2, false)));
+    }
+
+    #[test]
+    fn a_recalled_frame_on_its_way_to_the_disk_holds_up_no_staged_one() {
+        let mut outbox = filled(9, 2);
+        let newest = outbox.start_staging().unwrap();
+        let oldest = outbox.start_staging().unwrap();
+        outbox.on_staged(oldest.id, oldest.slot);
+        outbox.recall(WriteNumber(1));
+        assert_eq!(next(&mut outbox, false), Some((0, false)));
+        assert_eq!(next(&mut outbox, false), None);
+        outbox.on_staged(newest.id, newest.slot);
+        assert_eq!(next(&mut outbox, false), Some((1, false)));
     }
 
     #[test]

@@ -140,13 +140,13 @@ impl Outlook {
         let buffers = bytes.div_ceil(u64::from(memory.buffer_bytes));
         let pause = self.remaining(now).mul_f64(STAGING_SPREAD / buffers as f64);
         let last = self.staged_at.max(self.output_end);
-        Some((last + pause).saturating_sub(now))
+        Some(last.saturating_add(pause).saturating_sub(now))
     }
 
     /// How long it is until the next output.
     fn remaining(&self, now: Duration) -> Duration {
         let interval = self.told.interval.or(self.interval).unwrap_or(Duration::ZERO);
-        (self.output_end + interval).saturating_sub(now)
+        self.output_end.saturating_add(interval).saturating_sub(now)
     }
 
     /// How many bytes the outputs so far had.

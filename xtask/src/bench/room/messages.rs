@@ -29,8 +29,13 @@ struct Case {
     phases: u64,
 }
 
-const ALONE: Case =
-    Case { name: "1 process, 1 MiB a phase", processes: 1, row_bytes: 0, bytes: 1 << 20, phases: 20 };
+const ALONE: Case = Case {
+    name: "1 process, 1 MiB a phase",
+    processes: 1,
+    row_bytes: 0,
+    bytes: 1 << 20,
+    phases: 20,
+};
 const ROWS: [Case; 2] = [
     Case {
         name: "8 processes, rows of 4 KiB in turn",
@@ -57,13 +62,7 @@ struct Run {
 }
 
 impl Case {
-    fn run(
-        &self,
-        tools: &Tools,
-        route: &Route,
-        server: &Server,
-        consistency: &str,
-    ) -> Result<Run> {
+    fn run(&self, tools: &Tools, route: &Route, server: &Server, consistency: &str) -> Result<Run> {
         let mut command = launcher(tools, route, server, self.processes, &tools.messages);
         command.args([self.row_bytes, self.bytes, self.phases].map(|it| it.to_string()));
         command.arg(format!("rfs:{}:messages", server.at));

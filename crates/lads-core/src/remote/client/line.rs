@@ -46,7 +46,7 @@ impl Line {
         Self {
             gate: Gate::default(),
             timeout,
-            patience: timeout * stall_timeouts,
+            patience: timeout.saturating_mul(stall_timeouts),
             is_connected: false,
             heard_at: Duration::ZERO,
             done_at: Duration::ZERO,
@@ -100,7 +100,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         let outbox = &self.sending.outbox;
         let is_without_room = outbox.is_without_grant() && !outbox.is_empty();
         let is_owed = self.requests.is_owed() || outbox.under_way() > 0 || is_without_room;
-        if self.line.presences > 0 {
+        // Any message shows that this process lives, and a server that reads nothing gets none.
+        if self.line.presences > 0 && self.requests.unsent.is_empty() {
             self.requests.unsent.push_back(ToServer::Heartbeat);
         }
         self.line.look(is_owed, now)
@@ -123,6 +124,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             self.line.loss = Some(loss);
             self.line.is_keeping = self.stage.is_there();
             self.line.lost_bytes = self.unwritten_bytes();
+            self.requests.unsent.clear();
         }
         if !self.line.is_keeping {
             self.sending.outbox.clear();

@@ -1,0 +1,307 @@
+//! A server of remote files that sends anything: most of its messages are those of an honest one.
+
+use super::Host;
+use super::buffers::{Chunk, Piece};
+use lads_core::frame::{Header, Row};
+use lads_core::issue::Operation;
+use lads_core::remote::client::About;
+use lads_core::remote::message::{
+    Call, Failure, Outcome, Request, ToClient, ToServer, VERSION, ViewNumber, WriteNumber, Written,
+};
+use lads_core::remote::outbox::Next;
+use lads_core::units::{Block, EntryId, OstId};
+use std::collections::BTreeMap;
+
+/// What the server knows.
+#[derive(Default)]
+pub(super) struct Server {
+    pub(super) has_greeted: bool,
+    /// Frames that the client may send.
+    pub(super) granted: u32,
+    /// Number of frames that the client has sent.
+    pub(super) sent: u64,
+    /// Frames that were sent and are not written, and the number of frames put before each.
+    pub(super) in_flight: BTreeMap<u64, u32>,
+    /// Requests that are not answered.
+    pub(super) requests: BTreeMap<u64, Owed>,
+    /// Frames whose head has arrived and whose bytes have not.
+    pub(super) arriving: Vec<Arriving>,
+    /// Messages that the client sent.
+    pub(super) heard: u64,
+}
+
+/// A request that is not answered.
+pub(super) struct Owed {
+    call: Call,
+    /// Time of the request.
+    asked: u64,
+    /// Bytes of a read of which one half has been sent: the frame or the reply.
+    half: Option<(bool, u32)>,
+}
+
+/// The bytes of a read.
+pub(super) struct Arriving {
+    number: u64,
+    view: ViewNumber,
+    position: u64,
+    count: u32,
+    asked: u64,
+}
+
+const FAILURE: Failure = Failure { operation: Operation::Read, errno: 5 };
+
+impl Host<'_> {
+    /// A frame is sent.
+    pub(super) fn on_sent(&mut self, next: &Next<super::buffers::Buffer, About>) {
+        let server = &mut self.server;
+        assert!(server.granted > 0, "frame {} without a grant", next.number);
+        server.granted -= 1;
+        assert_eq!(next.is_last_grant, server.granted == 0, "the last grant");
+        assert_eq!(next.number, server.sent, "frames are counted");
+        server.sent += 1;
+        server.in_flight.insert(next.number, next.of.write.0);
+        self.reached.sent += 1;
+    }
+
+    /// Messages are sent.
+    pub(super) fn on_messages(&mut self, messages: Vec<ToServer>) {
+        let is_heartbeat = |message: &&ToServer| matches!(message, ToServer::Heartbeat);
+        assert!(messages.iter().filter(is_heartbeat).count() <= 1, "heartbeats pile up");
+        for message in messages {
+            let ToServer::Request(Request { number, frames_before, call }) = message else {
+                continue;
+            };
+            assert_eq!(number, self.server.heard, "requests are counted");
+            assert!(frames_before <= self.server.sent, "request {number} waits for ever");
+            self.server.heard += 1;
+            self.check_request(&call);
+            let owed = Owed { call, asked: self.clock, half: None };
+            self.server.requests.insert(number, owed);
+        }
+    }
+
+    /// The server does one thing; rarely one that it must not.
+    pub(super) fn serve(&mut self) {
+        if self.is_over {
+            return self.deliver_late();
+        }
+        if !self.is_connected {
+            return;
+        }
+        if self.choices.is_one_in(200) {
+            return self.lie();
+        }
+        match self.choices.below(8) {
+            0 => {
+                let count = 1 + self.choices.below(4);
+                self.grant(count);
+            }
+            1 | 2 => self.write_one(),
+            3 => self.refuse_one(),
+            4 => {
+                let write = WriteNumber(self.choices.below(16));
+                self.deliver(ToClient::Recall(write), true);
+            }
+            _ => self.answer_one(),
+        }
+    }
+
+    pub(super) fn greet(&mut self) {
+        if !std::mem::replace(&mut self.server.has_greeted, true) {
+            let name = "host".to_owned();
+            self.deliver(ToClient::Hello { version: VERSION, name }, true);
+        }
+    }
+
+    pub(super) fn grant(&mut self, count: u32) {
+        self.greet();
+        self.server.granted = self.server.granted.saturating_add(count);
+        self.deliver(ToClient::Grant(count), true);
+    }
+
+    /// One of the frames in flight is written, or some are.
+    pub(super) fn write_one(&mut self) {
+        let Some(place) = self.choices.place_in(self.server.in_flight.len()) else { return };
+        let count = 1 + self.choices.below(3) as usize;
+        let frames = self.server.in_flight.keys().skip(place).take(count).copied();
+        let frames: Vec<_> = frames.collect();
+        let written = frames.iter().map(|&frame| {
+            let failure = self.choices.is_one_in(16).then_some(FAILURE);
+            Written { frame, failure }
+        });
+        let written = written.collect();
+        self.server.in_flight.retain(|frame, _| !frames.contains(frame));
+        self.reached.written += frames.len() as u64;
+        self.deliver(ToClient::Written(written), true);
+    }
+
+    fn refuse_one(&mut self) {
+        let Some(place) = self.choices.place_in(self.server.in_flight.len()) else { return };
+        let Some((&frame, &id)) = self.server.in_flight.iter().nth(place) else { return };
+        self.server.in_flight.remove(&frame);
+        self.on_refused(id);
+        self.deliver(ToClient::Again(frame), true);
+    }
+
+    /// A request is answered, or the bytes of a read are sent.
+    pub(super) fn answer_one(&mut self) {
+        let Some(place) = self.choices.place_in(self.server.requests.len()) else { return };
+        let Some(&number) = self.server.requests.keys().nth(place) else { return };
+        let is_failed = self.choices.is_one_in(16);
+        let owed = self.server.requests.get_mut(&number).expect("just seen");
+        let outcome = match (&owed.call, owed.half) {
+            (Call::Read { .. }, Some((is_replied, count))) => {
+                self.answer_read(number, !is_replied, count);
+                return;
+            }
+            (Call::Read { .. }, None) if is_failed && self.choices.is_one_in(2) => Outcome::Lost,
+            _ if is_failed => Outcome::Failed(FAILURE),
+            (Call::Read { length, .. }, None) => {
+                let length = *length;
+                let is_short = self.choices.is_one_in(4);
+                let count = if is_short { self.choices.below(length + 1) } else { length };
+                let is_reply = self.choices.is_one_in(2) || count == 0;
+                self.answer_read(number, is_reply, count);
+                return;
+            }
+            (Call::Size { .. } | Call::End { .. } | Call::AddShared { .. }, _) => {
+                Outcome::Number(self.choices.number() >> 1)
+            }
+            _ => Outcome::Done,
+        };
+        self.server.requests.remove(&number);
+        self.deliver(ToClient::Reply { number, outcome }, true);
+    }
+
+    /// Sends one half of the answer to a read: the reply, or the frame.
+    fn answer_read(&mut self, number: u64, is_reply: bool, count: u32) {
+        let owed = self.server.requests.get_mut(&number).expect("it is not answered");
+        let is_whole = count == 0 || owed.half.replace((is_reply, count)).is_some();
+        let (asked, Call::Read { view, position, .. }) = (owed.asked, &owed.call) else {
+            unreachable!("it is a read")
+        };
+        let arriving = Arriving { number, view: *view, position: *position, count, asked };
+        if is_whole {
+            self.server.requests.remove(&number);
+        }
+        if is_reply {
+            let outcome = Outcome::Number(count.into());
+            self.deliver(ToClient::Reply { number, outcome }, true);
+        } else {
+            self.deliver_head(number, arriving.position, count, true);
+            self.server.arriving.push(arriving);
+        }
+    }
+
+    /// The bytes of a frame follow its head, even if the connection is lost meanwhile.
+    pub(super) fn arrive(&mut self) {
+        let Some(place) = self.choices.place_in(self.server.arriving.len()) else { return };
+        let it = self.server.arriving.swap_remove(place);
+        let Arriving { number, view, position, count, asked } = it;
+        let place = self.client.place_of(number);
+        let part = place..place + count as usize;
+        let chunk = Chunk::new(Piece { part: part.clone(), view, position, asked });
+        self.client.on_bytes(number, chunk, part, self.now);
+        self.reached.read += u64::from(count > 0);
+    }
+
+    /// Something that an honest server does not send, or not now.
+    fn lie(&mut self) {
+        let number = self.choices.number();
+        let frame = self.choices.below(32).into();
+        let frame = if self.choices.is_one_in(2) { number } else { frame };
+        let is_in_flight = self.server.in_flight.contains_key(&frame);
+        // The client may have made requests that it has not sent.
+        let is_answered = number < self.server.heard && !self.server.requests.contains_key(&number);
+        match self.choices.below(9) {
+            0 => {
+                let (version, name) =
+                    (self.choices.one_of(&[VERSION, 0, u16::MAX]), "h".to_owned());
+                let is_sound = version == VERSION && !self.server.has_greeted;
+                self.server.has_greeted |= is_sound;
+                self.deliver(ToClient::Hello { version, name }, is_sound);
+            }
+            1 => self.deliver(ToClient::Fatal("full".to_owned()), false),
+            2 if !is_in_flight => self.deliver(ToClient::Again(frame), false),
+            3 if !is_in_flight => {
+                let written = vec![Written { frame, failure: None }];
+                self.deliver(ToClient::Written(written), false);
+            }
+            4 => {
+                // One frame twice.
+                let frame = self.server.in_flight.keys().next().copied().unwrap_or(frame);
+                let written = vec![Written { frame, failure: None }; 2];
+                self.deliver(ToClient::Written(written), false);
+            }
+            5 if is_answered => {
+                let outcome = Outcome::Number(self.choices.number());
+                self.deliver(ToClient::Reply { number, outcome }, false);
+            }
+            6 if is_answered => {
+                self.deliver_head(number, 0, 1, false);
+            }
+            7 => self.grant(u32::MAX),
+            _ => {
+                let write = WriteNumber(self.choices.number32());
+                self.deliver(ToClient::Recall(write), true);
+            }
+        }
+    }
+
+    /// A message arrives while another thread reports the loss of the connection.
+    pub(super) fn deliver_late(&mut self) {
+        let Some((frame, _)) = self.server.in_flight.pop_first() else { return };
+        let message = match self.choices.below(3) {
+            0 => ToClient::Again(frame),
+            1 => ToClient::Written(vec![Written { frame, failure: None }]),
+            _ => ToClient::Grant(1),
+        };
+        let staged = self.client.on_message(message, self.now);
+        self.client.free(&staged.unwrap_or_default());
+    }
+
+    fn deliver_head(&mut self, number: u64, offset: u64, length: u32, is_sound: bool) {
+        let block = Block { entry: EntryId(number), offset, length };
+        let header = Header {
+            count: 1,
+            payload_bytes: length,
+            table_crc: 0,
+            number: 0,
+            sink_ost: OstId(0),
+            is_last_grant: false,
+            has_only_sums: false,
+        };
+        let row = Row { block, is_whole: false, checksum: 0 };
+        let result = self.client.on_head(&header, &[row]);
+        self.end_at_breach(result, is_sound);
+    }
+
+    /// A message arrives. One that an honest server sends ends nothing, any other one the
+    /// connection.
+    fn deliver(&mut self, message: ToClient, is_sound: bool) {
+        if !self.server.has_greeted {
+            self.server.has_greeted = true;
+            let name = "host".to_owned();
+            self.deliver(ToClient::Hello { version: VERSION, name }, true);
+        }
+        let before = self.pool.in_use();
+        let result = self.client.on_message(message, self.now);
+        assert!(self.pool.in_use() <= before, "buffers do not appear");
+        let result = result.map(|staged| {
+            self.reached.drained += staged.len() as u64;
+            for (id, slot) in &staged {
+                assert_eq!(self.staged.remove(slot), Some(*id), "{slot:?}");
+            }
+            self.client.free(&staged);
+        });
+        self.end_at_breach(result, is_sound);
+    }
+
+    fn end_at_breach(&mut self, result: Result<(), String>, is_sound: bool) {
+        assert_eq!(result.is_ok(), is_sound, "{result:?}");
+        if let Err(text) = result {
+            self.reached.is_refused = true;
+            self.lose(text);
+        }
+    }
+}
