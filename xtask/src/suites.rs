@@ -3,10 +3,10 @@
 //! messages alone.
 //!
 //! The sources are those of the releases that Debian has: `apt-get source` fetches them (those of
-//! MPICH contain ROMIO), and pip those of mpi4py. Each test program runs twice with the same MPI: as
-//! it is, and with two libraries preloaded. The first gives its files names that begin with
-//! `rfs:` (`suites/renamed.c`) and the second is the shim. A test that passes on a local file must
-//! pass on a remote one. Programs of MPICH preload `suites/yielding.c` in both cases.
+//! MPICH contain ROMIO), and pip those of mpi4py. Each test program runs with the same MPI on both
+//! files: as it is, and with two libraries preloaded. The first gives its files names that begin
+//! with `rfs:` (`suites/renamed.c`) and the second is the shim. A test that passes on a local file
+//! must pass on a remote one. Programs of MPICH preload `suites/yielding.c` in both cases.
 
 mod programs;
 

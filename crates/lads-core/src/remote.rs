@@ -14,10 +14,11 @@
 //! ahead, and [`taken`] whether one more file may be opened. [`gate`] checks everything that a
 //! server sends.
 //!
-//! [`server`] is the session of a server, for all its clients: [`order`] says in which order it does
-//! what a client asks for, [`writes`] in which order it does what several write, [`locks`] who may
-//! access a file as if at one moment, [`scatter`] which OSTs hold a piece. [`replies`] limits what
-//! waits for a client that does not listen, and [`descriptors`] the files that clients have open.
+//! [`server`] is the session of a server, for all its clients: [`order`] says in which order it
+//! does what a client asks for, [`writes`] in which order it does what several write, [`locks`] who
+//! may access a file as if at one moment, [`scatter`] which OSTs hold a piece. [`replies`] limits
+//! what waits for a client that does not listen, and [`descriptors`] the files that clients have
+//! open.
 
 pub mod client;
 pub mod descriptors;

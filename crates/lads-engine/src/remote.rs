@@ -3,8 +3,8 @@
 //! The path of a write, one file a step: a program's bytes are copied into a buffer
 //! (`client/file.rs`), a thread sends the buffer in a frame (`client/link/sending.rs`), the server
 //! waits until it is the frame's turn (`server/session.rs`), finds out where in the file the bytes
-//! lie, queues them by OST, and writes them (`server/storage.rs`). Both sides only act: the sessions
-//! of [`lads_core::remote`] decide.
+//! lie, queues them by OST, and writes them (`server/storage.rs`). Both sides only act: the
+//! sessions of [`lads_core::remote`] decide.
 
 mod client;
 mod error;

@@ -82,6 +82,24 @@ fn what_does_not_fit_into_memory_goes_to_the_disk_at_once() {
     assert_eq!(place.staged_files().len(), 0, "nothing is left behind");
 }
 
+#[test]
+fn what_was_sent_from_the_disk_leaves_room_there() {
+    let place = Place::new();
+    let client = place.staging_with(&options(&place.stage(), 16 * MIB));
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    let bytes = some_bytes(20 * MIB);
+    for round in 1..=3 {
+        client.pause(true);
+        // It would wait for ever without room.
+        file.write(0, &[&bytes]).unwrap();
+        client.pause(false);
+        file.sync().unwrap();
+        assert!(client.staged().in_foreground >= round * (12 << 20));
+    }
+    file.close(false).unwrap();
+    assert!(place.bytes("new") == bytes);
+}
+
 /// What is under way cannot be staged. The server takes half a millisecond for each frame, and half
 /// of the buffers could be under way for 30 ms.
 #[test]

@@ -100,8 +100,8 @@ impl Link {
         }
     }
 
-    /// Nothing more is sent, and whoever waits goes on. What is left goes to the local disk if there
-    /// is one.
+    /// Nothing more is sent, and whoever waits goes on. What is left goes to the local disk, if
+    /// there is one.
     pub(in crate::remote::client) fn end(&self, why: RemoteError) {
         let RemoteError { errno, text } = why;
         self.event(|client, _| client.on_lost(Loss { errno, text }));
