@@ -289,7 +289,10 @@ fn later_writes_win_wherever_the_earlier_ones_wait() {
 #[test]
 fn what_was_not_sent_when_the_connection_was_lost_can_be_sent_later() {
     let place = Place::new();
-    let client = place.staging();
+    // Its clock stands still: a piece that is not full stays in the buffer of the file.
+    let begun = Instant::now() + Duration::from_secs(3600);
+    let options = ClientOptions { begun, ..options(&place.stage(), 64 * MIB) };
+    let client = place.staging_with(&options);
     let file = client.open(b"dir/../new", CREATE, GROUP, false);
     assert!(file.is_err(), "a name that leads out");
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
@@ -300,7 +303,6 @@ fn what_was_not_sent_when_the_connection_was_lost_can_be_sent_later() {
     let bytes = some_bytes(20 * MIB + 100);
     file.set_view(100, &every(1000, 3000)).unwrap();
     file.write(0, &[&bytes[..20 * MIB]]).unwrap();
-    // A piece that is not full stays in the buffer of the file.
     other.write(5, &[b"last"]).unwrap();
     client.cut();
     let error = loop {
