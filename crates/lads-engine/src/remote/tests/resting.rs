@@ -53,3 +53,14 @@ fn who_waits_for_the_server_or_for_a_buffer_does_not_wait_until_all_is_copied() 
     file.sync().unwrap();
     assert!(place.bytes("new") == bytes);
 }
+
+#[test]
+fn a_buffer_that_is_not_full_is_sent_although_nobody_waits() {
+    let place = Place::new();
+    let client = place.client();
+    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
+    file.write(0, &[b"short"]).unwrap();
+    while place.bytes("new") != b"short" {
+        std::thread::yield_now();
+    }
+}
