@@ -596,6 +596,8 @@ impl Server {
             let Some(placed) = client.order.next_placed(is_expected) else { break };
             let Placed { frame, file, write, is_announced, extent, failure } = placed;
             let id = client.files.get(&file).map(|it| it.id);
+            // A refused frame arrives again, and its file may be closing.
+            let id = id.or_else(|| writes.file_of(number, write));
             match (failure, id) {
                 _ if writes.is_another(number, write, &extent) => {
                     client.give_back(None);
