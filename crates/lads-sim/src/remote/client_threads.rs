@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// The part of writes to a local disk that fail, in thousandths.
-const DISK_FAILURES_PER_MILLE: u32 = 4;
+const DISK_FAILURES_PER_MILLE: u32 = 15;
 
 /// Chunks on the local disk, by slot: their bytes and a checksum.
 #[derive(Debug, Default)]
@@ -129,12 +129,6 @@ impl Link {
             poll_fn(|_| if is_staging() { Poll::Pending } else { Poll::Ready(()) }).await;
             return Ok(self.event(|client, _| client.forget_in_memory()));
         }
-    }
-
-    /// Waits until everything that is left is on the local disk.
-    pub(super) async fn wait_until_kept(&self) {
-        let is_keeping = || self.event(|client, _| client.is_keeping());
-        poll_fn(|_| if is_keeping() { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
     /// Puts chunks on the local disk until the connection is lost.

@@ -112,13 +112,13 @@ impl Process {
     }
 
     async fn act(&self) -> Done {
-        // Most calls are for few files, so that they meet.
-        let choice = self.rng().below(10);
+        // Most calls are for one file, so that they meet; others come between if some are kept.
+        let choice = self.rng().below(if self.keeps_reads { 14 } else { 10 });
         let slot = match choice {
             0..6 => 0,
             6 | 7 => 1,
-            8 => 2,
-            _ => 3,
+            8 => 3,
+            _ => 2,
         };
         match self.slot(slot) {
             Slot::Busy => {
@@ -147,15 +147,17 @@ impl Process {
     async fn act_on(&self, handle: Rc<Handle>) -> Done {
         let choice = self.rng().below(100);
         match choice {
-            0..36 => self.write(&handle).await,
-            36..61 => self.read(&handle).await,
-            61..68 => self.send_message().await,
-            68..75 => {
+            0..32 => self.write(&handle).await,
+            32..56 => self.read(&handle).await,
+            56..65 => self.send_message().await,
+            65..75 => {
                 self.take_message();
                 Ok(())
             }
             75..78 => self.sync(&handle, true).await,
             78..81 => self.sync(&handle, false).await,
+            // A program sets no view while another thread reads.
+            81..86 if Rc::strong_count(&handle) > 2 => Ok(()),
             81..86 => self.set_view(&handle).await,
             86..90 => self.use_lock(&handle).await,
             90..92 => self.size(&handle).await,

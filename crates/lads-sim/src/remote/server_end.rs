@@ -438,11 +438,6 @@ impl ServerEnd {
         Ok(true)
     }
 
-    /// Reports whether a client was disconnected.
-    pub(super) fn is_over(&self, number: ClientNumber) -> bool {
-        self.server.is_over(number)
-    }
-
     /// Disconnects clients that others wait for and that are silent.
     pub(super) fn look(&mut self) -> Checked<bool> {
         let now = self.shared.now();

@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Steps in which something goes wrong.
-const STEPS: u64 = 1500;
+const STEPS: u64 = 2000;
 /// Processes that are started while something goes wrong; others send what these left.
 const STARTED_MAX: usize = 7;
 /// Rounds without anything that happens, after each of which some time passes.
@@ -93,13 +93,13 @@ impl World {
         server.failing_per_mille = if rng.hits(300) { rng.count(5, 60) } else { 0 };
         let or_none = |rng: &mut Rng, part, rate| if rng.hits(part) { rate } else { 0 };
         let weather = Weather {
-            cut: or_none(&mut rng, 400, 2),
-            death: or_none(&mut rng, 400, 2),
+            cut: or_none(&mut rng, 400, 1),
+            death: or_none(&mut rng, 400, 1),
             crash: or_none(&mut rng, 250, 1),
-            freeze: or_none(&mut rng, 150, 2),
+            freeze: or_none(&mut rng, 200, 1),
         };
         Self {
-            running_max: 1 + rng.index(4),
+            running_max: *rng.pick(&[1, 2, 2, 3, 3, 4]),
             has_other_servers: rng.hits(200),
             keeps_reads: rng.hits(500),
             threads_max: rng.between(1, 2),
@@ -128,7 +128,7 @@ impl World {
         let fingerprint = files.fold(0, |all, (_, stamp)| mix(all ^ u64::from(stamp)));
         self.shared.stats(|it| {
             it.steps = steps;
-            it.fingerprint = fingerprint ^ mix(self.rng.number());
+            it.fingerprint = (fingerprint ^ self.rng.number()) >> 32;
         });
         Ok(*self.shared.stats.borrow())
     }
@@ -147,7 +147,7 @@ impl World {
         Settings {
             buffers: rng.count(2, 6),
             buffer_bytes,
-            chunks_max: rng.count(0, 3),
+            chunks_max: rng.count(0, 2),
             read_cache_bytes: u64::from(FRAME_BYTES) * rng.below(3),
             stage,
             timeout: Duration::from_secs(60),
@@ -219,7 +219,14 @@ impl World {
         if self.members.is_empty() {
             return Ok(());
         }
-        let index = self.rng.index(self.members.len());
+        let is_left = |it: &Member| it.state != State::Over || !it.is_noticed;
+        let left = (0..self.members.len()).filter(|index| is_left(&self.members[*index]));
+        let left: Vec<_> = left.collect();
+        if left.is_empty() || self.rng.hits(50) {
+            let index = self.rng.index(self.members.len());
+            return self.act(index, NOTICE).map(drop);
+        }
+        let index = *self.rng.pick(&left);
         self.trouble(index)?;
         let action = self.rng.below(ACTIONS);
         self.act(index, action).map(drop)
@@ -295,7 +302,7 @@ impl World {
                 Ok(did)
             }
             13 if is_linked => member.link.receive(),
-            14 => self.notice(index),
+            NOTICE => self.notice(index),
             _ => Ok(false),
         }
     }
@@ -561,5 +568,7 @@ fn check_left(files: &[DiskFile], left: &[LeftFrame]) -> Checked {
 
 /// Kinds of things that happen; see [`World::act`].
 const ACTIONS: u64 = 15;
+/// The server notices that a client is gone, or forgets it.
+const NOTICE: u64 = 14;
 
 const _: () = assert!(SLOTS.is_multiple_of(PATHS.len()));
