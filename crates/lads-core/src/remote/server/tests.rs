@@ -106,6 +106,20 @@ fn a_refused_frame_is_written_although_its_file_is_closing() {
     assert_eq!(world.task(1), Some(Task { request: close, act }));
 }
 
+/// The server kept the locks of such a client for ever.
+#[test]
+fn a_client_that_is_gone_is_not_sent_what_it_read() {
+    let mut world = World::new();
+    let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 10 });
+    assert_eq!(world.task(0).map(|task| task.request), Some(read));
+    assert_eq!(world.server.on_read(world.clients[0], read, Ok(10)), Ok(true));
+    assert!(!world.server.is_ended(world.clients[0]));
+    world.server.on_gone(world.clients[0], None);
+    assert!(world.server.is_ended(world.clients[0]));
+    assert_eq!(world.server.on_sent(world.clients[0], read, 10, NOW), Ok(()), "it was late");
+    assert!(world.server.is_ended(world.clients[0]));
+}
+
 /// A program that closes a file and writes the next one did not get on until the first was durable.
 #[test]
 fn a_fence_does_not_wait_until_a_file_is_durable() {
