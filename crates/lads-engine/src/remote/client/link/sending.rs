@@ -59,6 +59,15 @@ impl Link {
         self.carrier.get().expect("it is connected").transport.send(StreamId(0), pieces)
     }
 
+    /// Lets the buffers of files be sent that no thread is filling: such a thread does that itself.
+    pub(super) fn seal_tails(&self) {
+        for tail in self.tails() {
+            if let Ok(mut tail) = tail.try_lock() {
+                self.seal(&mut tail);
+            }
+        }
+    }
+
     /// The next frame. `None` after a while without one, or if there are messages to be sent.
     fn next_to_send(&self) -> Option<Next<Arc<Buffer>, About>> {
         let mut session = self.lock();
@@ -70,12 +79,7 @@ impl Link {
         }
         if session.client.take_tails_due(now) {
             drop(session);
-            for tail in self.tails() {
-                // A thread that fills it will see to it.
-                if let Ok(mut tail) = tail.try_lock() {
-                    self.seal(&mut tail);
-                }
-            }
+            self.seal_tails();
             return None;
         }
         if session.client.has_messages() || session.client.loss().is_some() {
