@@ -27,9 +27,9 @@ mod world;
 
 use crate::findings::{Checked, Trace};
 use crate::{Failure, TRACE_LINES, caught};
-use check::{Check, Clock, PROCESSES_MAX};
+use check::{Check, Clock};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 use world::World;
@@ -131,8 +131,8 @@ struct Shared {
     trace: Trace,
     check: Rc<RefCell<Check>>,
     stats: Rc<RefCell<Stats>>,
-    /// Messages to processes.
-    inboxes: Rc<RefCell<Vec<VecDeque<Clock>>>>,
+    /// Messages to processes that run.
+    inboxes: Rc<RefCell<BTreeMap<usize, VecDeque<Clock>>>>,
     /// Whether disks may fail.
     is_troubled: Rc<Cell<bool>>,
     /// The offset of the first byte of files that is written.
@@ -146,7 +146,7 @@ impl Shared {
             trace,
             check: Rc::new(RefCell::new(Check::new(PATHS.len()))),
             stats: Rc::default(),
-            inboxes: Rc::new(RefCell::new(vec![VecDeque::new(); PROCESSES_MAX])),
+            inboxes: Rc::default(),
             is_troubled: Rc::new(Cell::new(true)),
             base,
         }

@@ -86,8 +86,8 @@ pub(super) struct Check {
     at: Vec<BTreeMap<u64, Vec<Stamp>>>,
     /// Cuts in flight, by process and request.
     cuts: BTreeMap<(usize, u64), Stamp>,
-    /// What the last holders of exclusive locks knew.
-    pub(super) released: Vec<Clock>,
+    /// What processes knew that gave an exclusive lock back, by process.
+    released: Vec<BTreeMap<usize, Clock>>,
     /// Processes with a lock: process, component, whether it is exclusive.
     holders: Vec<Vec<(usize, Component, bool)>>,
     /// Processes that are not connected any more.
@@ -108,7 +108,7 @@ impl Check {
             writes: Vec::new(),
             at: vec![BTreeMap::new(); paths],
             cuts: BTreeMap::new(),
-            released: vec![Clock::default(); paths],
+            released: vec![BTreeMap::new(); paths],
             holders: vec![Vec::new(); paths],
             gone: BTreeSet::new(),
             opened: BTreeMap::new(),
@@ -295,6 +295,8 @@ impl Check {
         let own = |it: &&mut Write| process_of(it.component) == process;
         self.writes.iter_mut().filter(own).for_each(|it| it.is_orphan = true);
         self.holders.iter_mut().for_each(|of| of.retain(|it| it.0 != process));
+        // The server may not have been asked for it.
+        self.released.iter_mut().for_each(|of| of.retain(|holder, _| *holder != process));
         self.gone.insert(process);
     }
 
@@ -357,27 +359,33 @@ impl Check {
         }
     }
 
-    /// A process has a lock now.
+    /// A process has a lock now. Returns what it knows since.
     pub(super) fn hold(
         &mut self,
         path: usize,
         (process, component): (usize, Component),
         is_exclusive: bool,
-    ) -> Checked {
+    ) -> Checked<Clock> {
+        let mut known = Clock::default();
         if self.gone.contains(&process) {
-            return Ok(());
+            return Ok(known);
         }
         let excludes = |it: &&(usize, Component, bool)| is_exclusive || it.2;
         if let Some(other) = self.holders[path].iter().find(excludes) {
             return Err(format!("{process} has a lock of file {path} that {} has", other.0));
         }
         self.holders[path].push((process, component, is_exclusive));
-        Ok(())
+        self.released[path].values().for_each(|clock| known.merge(clock));
+        Ok(known)
     }
 
-    /// A process gives a lock back.
-    pub(super) fn release(&mut self, path: usize, component: Component) {
-        self.holders[path].retain(|it| it.1 != component);
+    /// A process gives a lock back, and knew this.
+    pub(super) fn release(&mut self, path: usize, component: Component, known: &Clock) {
+        let process = process_of(component);
+        let held = self.holders[path].extract_if(.., |it| it.1 == component);
+        if held.last().is_some_and(|it| it.2) && !self.gone.contains(&process) {
+            self.released[path].entry(process).or_default().merge(known);
+        }
     }
 }
 

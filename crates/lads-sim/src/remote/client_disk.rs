@@ -22,6 +22,7 @@ pub(super) struct ClientDisk {
     /// Frames on the list that are not written at the server.
     kept: HashSet<u64>,
     pub(super) is_full: bool,
+    slots_max: usize,
 }
 
 /// The disk is full, or has failed.
@@ -49,7 +50,7 @@ impl LeftFrame {
 }
 
 impl ClientDisk {
-    pub(super) fn new(slot_bytes: u32) -> Self {
+    pub(super) fn new(slot_bytes: u32, slots_max: usize) -> Self {
         let mut list = Vec::new();
         kept::encode(&kept::begin(Server::Here, slot_bytes), &mut list);
         Self {
@@ -58,7 +59,13 @@ impl ClientDisk {
             slots: HashMap::new(),
             kept: HashSet::new(),
             is_full: false,
+            slots_max,
         }
+    }
+
+    /// Reports whether another frame could be put there.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_full && self.kept.len() < self.slots_max
     }
 
     /// Puts frames into their slots, and on the list: all of them, or none.

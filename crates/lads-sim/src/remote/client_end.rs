@@ -116,6 +116,8 @@ fn is_final(wait: &Wait) -> bool {
 impl Link {
     pub(super) fn new(process: usize, shared: Shared, settings: Settings, rng: Rng) -> Rc<Self> {
         let Settings { buffers, buffer_bytes, chunks_max, .. } = settings;
+        let stage_bytes = settings.stage.map_or(0, |stage| stage.bytes_max);
+        let slots_max = usize::try_from(stage_bytes / u64::from(buffer_bytes)).expect("few");
         let session = Session {
             client: Client::new(settings),
             sender_until: None,
@@ -129,7 +131,7 @@ impl Link {
             process,
             shared,
             wire: RefCell::default(),
-            disk: RefCell::new(ClientDisk::new(buffer_bytes)),
+            disk: RefCell::new(ClientDisk::new(buffer_bytes, slots_max)),
             read_disk: ReadDisk::default(),
             rng: RefCell::new(rng),
             buffer_bytes,
@@ -255,6 +257,15 @@ impl Link {
         }
     }
 
+    /// Lets the buffers of files be sent that no thread is filling.
+    fn seal_tails(&self) {
+        for tail in self.tails() {
+            if let Some(_guard) = tail.try_lock() {
+                self.seal(&mut tail.tail.borrow_mut());
+            }
+        }
+    }
+
     /// A step of the sending thread. Returns whether it did something.
     pub(super) fn send(&self) -> Checked<bool> {
         let now = self.shared.now();
@@ -273,11 +284,7 @@ impl Link {
             return Ok(true);
         }
         if self.event(|client, now| client.take_tails_due(now)) {
-            for tail in self.tails() {
-                if let Some(_guard) = tail.try_lock() {
-                    self.seal(&mut tail.tail.borrow_mut());
-                }
-            }
+            self.seal_tails();
             return Ok(true);
         }
         let mut session = self.session.borrow_mut();
@@ -405,6 +412,7 @@ impl Link {
         drop(wire);
         let loss = Loss { errno: 104, text: why.to_owned() };
         self.event(|client, _| client.on_lost(loss));
+        self.seal_tails();
     }
 }
 

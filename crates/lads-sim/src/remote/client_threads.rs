@@ -112,6 +112,10 @@ impl Link {
         }
         forgotten_bytes += self.keep_what_waits().await?;
         self.forgotten_bytes.set(forgotten_bytes);
+        if forgotten_bytes > 0 && self.disk.borrow().has_room() {
+            let text = format!("{forgotten_bytes} bytes are forgotten, and the disk has room");
+            return Err(Stop::Broken(text));
+        }
         let kept_bytes = self.event(|client, _| client.unwritten_bytes());
         self.trace(|| format!("keeps {kept_bytes} bytes, and forgets {forgotten_bytes}"));
         self.event(|client, _| client.end_keeping(forgotten_bytes, ""));

@@ -236,7 +236,7 @@ impl Process {
         self.fill(handle, positions, &stamps).await?;
         let ended = link.event(|client, now| {
             let mut tail = handle.tail.tail.borrow_mut();
-            if tail.is_full() {
+            if tail.is_full() || client.loss().is_some() {
                 tail.seal(client, now);
             }
             client.end_write(file, is_awaited, (length, tail.is_filling()), now)
@@ -361,6 +361,8 @@ impl Process {
     fn forget_read(&self, handle: &Handle) {
         self.link.event(|client, _| client.forget_read(handle.file));
         handle.acquired.set(self.clock.get());
+        let others = self.open_handles().into_iter().filter(|it| it.path == handle.path);
+        others.for_each(|other| other.acquired.set(self.clock.get()));
     }
 
     async fn ask_after(&self, after: After, call: Call) -> Result<u64, CallError> {
@@ -393,12 +395,13 @@ impl Process {
         let call = if is_durable { Call::Sync { file } } else { Call::Flush { file } };
         self.forget_read(handle);
         let (reply, writes) = self.ask(handle, call).await;
-        self.forget_read(handle);
         self.link.stats(|it| it.syncs += 1);
         match reply {
-            Ok(_) => self.on_done(handle, writes, is_durable),
-            Err(error) => self.failed_of(handle, error),
+            Ok(_) => self.on_done(handle, writes, is_durable)?,
+            Err(error) => self.failed_of(handle, error)?,
         }
+        self.forget_read(handle);
+        Ok(())
     }
 
     pub(super) async fn size(&self, handle: &Handle) -> Done {
@@ -453,27 +456,19 @@ impl Process {
             return Ok(false);
         }
         let is_exclusive = kind == LockKind::Exclusive;
-        let released = {
-            let mut check = self.link.shared.check.borrow_mut();
-            check.hold(handle.path, (self.number, handle.component), is_exclusive)?;
-            check.released[handle.path]
-        };
+        let holder = (self.number, handle.component);
+        let released = self.link.shared.check.borrow_mut().hold(handle.path, holder, is_exclusive)?;
         self.know(|clock| clock.merge(&released));
         self.forget_read(handle);
         self.link.stats(|it| it.locks += 1);
         Ok(true)
     }
 
-    pub(super) async fn unlock(&self, handle: &Handle, kind: LockKind) {
+    pub(super) async fn unlock(&self, handle: &Handle) {
         let (frames, writes) = self.sealed_counts(handle).await;
-        let mut check = self.link.shared.check.borrow_mut();
-        check.release(handle.path, handle.component);
-        if kind == LockKind::Exclusive {
-            let mut known = self.clock.get();
-            known.raise(handle.component, writes);
-            check.released[handle.path].merge(&known);
-        }
-        drop(check);
+        let mut known = self.clock.get();
+        known.raise(handle.component, writes);
+        self.link.shared.check.borrow_mut().release(handle.path, handle.component, &known);
         self.link.ask_with(|client, _| client.unlock_later(handle.file, frames));
     }
 

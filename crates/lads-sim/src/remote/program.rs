@@ -13,6 +13,7 @@ use lads_core::remote::message::LockKind;
 use lads_core::remote::reading::Prefetch;
 use lads_core::view::{Datatype, View};
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Why a thread stops.
@@ -89,6 +90,16 @@ impl Process {
 
     fn slot(&self, slot: usize) -> Slot {
         self.slots.borrow()[slot].clone()
+    }
+
+    /// The files that are open.
+    pub(super) fn open_handles(&self) -> Vec<Rc<Handle>> {
+        let slots = self.slots.borrow();
+        let handle = |slot: &Slot| match slot {
+            Slot::Open(handle) => Some(Rc::clone(handle)),
+            Slot::Closed | Slot::Busy => None,
+        };
+        slots.iter().filter_map(handle).collect()
     }
 
     fn set_slot(&self, slot: usize, to: Slot) {
@@ -202,7 +213,7 @@ impl Process {
                 let writes = kind == LockKind::Exclusive && self.rng().hits(500);
                 if writes { self.write(handle).await? } else { self.read(handle).await? }
             }
-            self.unlock(handle, kind).await;
+            self.unlock(handle).await;
         }
         handle.is_locked.set(false);
         Ok(())
@@ -249,15 +260,17 @@ impl Process {
     async fn send_message(&self) -> Done {
         let clock = self.fence().await?;
         let mut inboxes = self.link.shared.inboxes.borrow_mut();
-        let to = self.rng().index(inboxes.len());
-        if to != self.number {
-            inboxes[to].push_back(clock);
+        let others: Vec<_> = inboxes.keys().copied().filter(|it| *it != self.number).collect();
+        if !others.is_empty() {
+            let to = *self.rng().pick(&others);
+            inboxes.entry(to).or_default().push_back(clock);
         }
         Ok(())
     }
 
     fn take_message(&self) {
-        let message = self.link.shared.inboxes.borrow_mut()[self.number].pop_front();
+        let mut inboxes = self.link.shared.inboxes.borrow_mut();
+        let message = inboxes.get_mut(&self.number).and_then(VecDeque::pop_front);
         if let Some(clock) = message {
             self.know(|own| own.merge(&clock));
             self.link.stats(|it| it.messages += 1);

@@ -215,8 +215,15 @@ impl ServerEnd {
             let Some(task) = self.server.next_task(number) else { return Ok(false) };
             let session = self.session(number)?;
             if let Act::Read { file, extent } = task.act {
-                let path = *session.files.get(&file).ok_or("a file is read that is closed")?;
-                self.jobs.push(Job::Read { client: number, request: task.request, path, extent });
+                let (client, request) = (number, task.request);
+                match session.files.get(&file).copied() {
+                    Some(path) => self.jobs.push(Job::Read { client, request, path, extent }),
+                    // It was read ahead, and waited for another client until it was closed.
+                    None => {
+                        let result = Err(failure(Operation::Read));
+                        self.event(|server, _| server.on_read(client, request, result))?;
+                    }
+                }
             } else {
                 session.running = Some(task);
             }
@@ -407,11 +414,6 @@ impl ServerEnd {
             server.on_gone(number, None);
             Ok::<_, String>(())
         })?;
-        // What was read and not sent is sent to nobody.
-        let left: Vec<_> = self.session(number)?.to_send.drain(..).collect();
-        for ReadBytes { request, length, .. } in left {
-            self.event(|server, now| server.on_sent(number, request, length, now))?;
-        }
         self.take_work()
     }
 

@@ -12,6 +12,7 @@ use crate::rng::{Rng, mix};
 use lads_core::remote::client::{Settings, StageSettings};
 use lads_core::remote::locks::ClientNumber;
 use lads_core::remote::message::FRAME_BYTES;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -27,6 +28,10 @@ const IDLE_TIME: Duration = Duration::from_millis(100);
 /// Polls after which all calls of a process have noticed the loss of its connection.
 const LOSS_POLLS_MAX: u32 = 2000;
 
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The time after which a client has noticed that nothing arrives.
+const SILENCE_NOTICED: Duration = Duration::from_secs(63);
+
 /// A thread.
 type Task = Pin<Box<dyn Future<Output = Done>>>;
 
@@ -41,6 +46,7 @@ struct Member {
     has_stage: bool,
     /// Nothing arrives, at either end.
     is_frozen: bool,
+    frozen_at: Duration,
     /// It was killed.
     is_dead: bool,
     /// The server knows that it is gone.
@@ -150,7 +156,7 @@ impl World {
             chunks_max: rng.count(0, 2),
             read_cache_bytes: u64::from(FRAME_BYTES) * rng.below(3),
             stage,
-            timeout: Duration::from_secs(60),
+            timeout: TIMEOUT,
             stall_timeouts: 2,
             has_other_servers: self.has_other_servers,
         }
@@ -188,6 +194,9 @@ impl World {
         }
         let client = self.server.connect(number, is_replay);
         link.on_connected();
+        if !is_replay {
+            self.shared.inboxes.borrow_mut().insert(number, VecDeque::new());
+        }
         self.shared.trace(|| format!("process {number} starts as {client:?}"));
         self.members.push(Member {
             process,
@@ -198,6 +207,7 @@ impl World {
             state: State::Running,
             has_stage,
             is_frozen: false,
+            frozen_at: Duration::ZERO,
             is_dead: false,
             is_noticed: false,
         });
@@ -240,7 +250,12 @@ impl World {
             if self.members[index].state == State::Over || self.members[index].link.is_lost() {
                 continue;
             }
-            self.members[index].link.look();
+            let member = &self.members[index];
+            member.link.look();
+            let silence = self.shared.now().saturating_sub(member.frozen_at);
+            if member.is_frozen && !member.link.is_lost() && silence > SILENCE_NOTICED {
+                return Err(format!("client {index} does not notice that nothing arrives"));
+            }
             self.on_loss(index)?;
         }
         Ok(())
@@ -261,7 +276,11 @@ impl World {
         } else if is_up && self.rng.hits(freeze) {
             self.shared.stats(|it| it.freezes += 1);
             self.shared.trace(|| format!("client {index} is cut off"));
-            self.members[index].is_frozen = true;
+            let now = self.shared.now();
+            let member = &mut self.members[index];
+            if !std::mem::replace(&mut member.is_frozen, true) {
+                member.frozen_at = now;
+            }
         }
         Ok(())
     }
@@ -340,6 +359,7 @@ impl World {
         }
         let is_lost = member.link.is_lost();
         member.state = State::Over;
+        self.shared.inboxes.borrow_mut().remove(&index);
         member.process.clear();
         let link = &member.link;
         let (awaited, waits) = (link.event(|client, _| client.awaited()), link.waits());
@@ -412,6 +432,7 @@ impl World {
         member.disks.clear();
         member.process.clear();
         (member.state, member.is_dead) = (State::Over, true);
+        self.shared.inboxes.borrow_mut().remove(&index);
         self.shared.check.borrow_mut().on_gone(index);
         self.truncate(index);
         Ok(())
