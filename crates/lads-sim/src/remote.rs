@@ -135,12 +135,15 @@ struct Shared {
     inboxes: Rc<RefCell<BTreeMap<usize, VecDeque<Clock>>>>,
     /// Whether disks may fail.
     is_troubled: Rc<Cell<bool>>,
+    /// A process that is killed because it sent a message, in thousandths of all messages.
+    doomed: Rc<Cell<Option<usize>>>,
+    doomed_per_mille: u32,
     /// The offset of the first byte of files that is written.
     base: u64,
 }
 
 impl Shared {
-    fn new(trace: Trace, base: u64) -> Self {
+    fn new(trace: Trace, base: u64, doomed_per_mille: u32) -> Self {
         Self {
             clock: Rc::default(),
             trace,
@@ -148,6 +151,8 @@ impl Shared {
             stats: Rc::default(),
             inboxes: Rc::default(),
             is_troubled: Rc::new(Cell::new(true)),
+            doomed: Rc::default(),
+            doomed_per_mille,
             base,
         }
     }

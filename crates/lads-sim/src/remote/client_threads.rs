@@ -139,7 +139,7 @@ impl Link {
     pub(super) async fn save(self: Rc<Self>) -> Done {
         while !self.is_lost() {
             let Some(save) = self.event(|client, _| client.next_save()) else {
-                self.sleep(Duration::from_millis(20)).await;
+                self.sleep(Duration::from_millis(2)).await;
                 continue;
             };
             self.pause().await;

@@ -158,6 +158,7 @@ impl Process {
     async fn act_on(&self, handle: Rc<Handle>) -> Done {
         let choice = self.rng().below(100);
         match choice {
+            0..16 if self.keeps_reads => self.read(&handle).await,
             0..32 => self.write(&handle).await,
             32..56 => self.read(&handle).await,
             56..65 => self.send_message().await,
@@ -264,6 +265,9 @@ impl Process {
         if !others.is_empty() {
             let to = *self.rng().pick(&others);
             inboxes.entry(to).or_default().push_back(clock);
+            if self.rng().hits(self.link.shared.doomed_per_mille) {
+                self.link.shared.doomed.set(Some(self.number));
+            }
         }
         Ok(())
     }

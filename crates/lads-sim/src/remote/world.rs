@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Steps in which something goes wrong.
-const STEPS: u64 = 2000;
+const STEPS: u64 = 6000;
 /// Processes that are started while something goes wrong; others send what these left.
 const STARTED_MAX: usize = 7;
 /// Rounds without anything that happens, after each of which some time passes.
@@ -61,7 +61,7 @@ enum State {
     Over,
 }
 
-/// What may go wrong, in thousandths of the steps.
+/// What may go wrong, in this many of 10,000 steps.
 struct Weather {
     cut: u32,
     death: u32,
@@ -77,6 +77,8 @@ pub(super) struct World {
     members: Vec<Member>,
     running_max: usize,
     weather: Weather,
+    /// The part of the things of each kind that do not happen yet, in thousandths: what is slow.
+    delays: [u32; 16],
     has_other_servers: bool,
     keeps_reads: bool,
     threads_max: u64,
@@ -92,19 +94,20 @@ impl World {
         let mut rng = Rng::new(seed ^ 0x7266_735f_776f_726c);
         // Some files lie around the end of the first chunk.
         let base = if rng.hits(250) { u64::from(FRAME_BYTES) - 20 } else { 0 };
-        let shared = Shared::new(trace, base);
+        let shared = Shared::new(trace, base, if rng.hits(300) { 60 } else { 0 });
         let files = PATHS.iter().map(|_| DiskFile::new(base)).collect();
         let frames_each = rng.count(1, 4);
         let mut server = ServerEnd::new(shared.clone(), files, frames_each);
         server.failing_per_mille = if rng.hits(300) { rng.count(5, 60) } else { 0 };
         let or_none = |rng: &mut Rng, part, rate| if rng.hits(part) { rate } else { 0 };
         let weather = Weather {
-            cut: or_none(&mut rng, 400, 1),
-            death: or_none(&mut rng, 400, 1),
-            crash: or_none(&mut rng, 250, 1),
-            freeze: or_none(&mut rng, 200, 1),
+            cut: or_none(&mut rng, 400, 5),
+            death: or_none(&mut rng, 400, 4),
+            crash: or_none(&mut rng, 250, 3),
+            freeze: or_none(&mut rng, 300, 6),
         };
         Self {
+            delays: std::array::from_fn(|_| *rng.pick(&[0, 0, 300, 700, 950])),
             running_max: *rng.pick(&[1, 2, 2, 3, 3, 4]),
             has_other_servers: rng.hits(200),
             keeps_reads: rng.hits(500),
@@ -153,7 +156,7 @@ impl World {
         Settings {
             buffers: rng.count(2, 6),
             buffer_bytes,
-            chunks_max: rng.count(0, 2),
+            chunks_max: *rng.pick(&[0, 1, 1, 1, 2, 3]),
             read_cache_bytes: u64::from(FRAME_BYTES) * rng.below(3),
             stage,
             timeout: TIMEOUT,
@@ -180,7 +183,7 @@ impl World {
             Some(frames) => vec![Box::pin(Rc::clone(&process).replay(frames)) as Task],
             None => (0..threads)
                 .map(|_| {
-                    let count = self.rng.count(10, 60);
+                    let count = self.rng.count(20, 200);
                     Box::pin(Rc::clone(&process).run_thread(count)) as Task
                 })
                 .collect(),
@@ -239,6 +242,10 @@ impl World {
         let index = *self.rng.pick(&left);
         self.trouble(index)?;
         let action = self.rng.below(ACTIONS);
+        let delay = if action < 4 { 0 } else { self.delays[usize::try_from(action).unwrap_or(0)] };
+        if self.rng.hits(delay) {
+            return Ok(());
+        }
         self.act(index, action).map(drop)
     }
 
@@ -262,18 +269,24 @@ impl World {
     }
 
     fn trouble(&mut self, index: usize) -> Checked {
+        if let Some(doomed) = self.shared.doomed.take()
+            && self.members[doomed].state != State::Over
+        {
+            self.kill(doomed)?;
+        }
         let (cut, death) = (self.weather.cut, self.weather.death);
         let (crash, freeze) = (self.weather.crash, self.weather.freeze);
         let is_up = self.members[index].state != State::Over;
-        if is_up && self.rng.hits(cut) {
+        let mut hits = |rate: u32| self.rng.below(10_000) < u64::from(rate);
+        if is_up && hits(cut) {
             self.shared.stats(|it| it.cut_connections += 1);
             self.members[index].link.lose("it is cut");
             self.on_loss(index)?;
-        } else if is_up && self.rng.hits(death) {
+        } else if is_up && hits(death) {
             self.kill(index)?;
-        } else if self.rng.hits(crash) {
+        } else if hits(crash) {
             self.crash()?;
-        } else if is_up && self.rng.hits(freeze) {
+        } else if is_up && hits(freeze) {
             self.shared.stats(|it| it.freezes += 1);
             self.shared.trace(|| format!("client {index} is cut off"));
             let now = self.shared.now();
@@ -290,9 +303,9 @@ impl World {
         let member = &mut self.members[index];
         let is_linked = !member.is_noticed && !member.is_frozen;
         match action {
-            0..4 => self.run_threads(index),
+            0..4 | 6 => self.run_threads(index),
             4 => self.run_disks(index),
-            5 | 6 if member.state != State::Over => member.link.send(),
+            5 if member.state != State::Over => member.link.send(),
             7 if is_linked => {
                 let messages = &mut member.link.wire.borrow_mut().messages;
                 self.server.hear(member.number, messages)
