@@ -248,13 +248,21 @@ impl Check {
         Ok(())
     }
 
-    /// Looks for a write that is known, and that happened after the one whose byte was read.
-    fn newer(&self, path: usize, offset: u64, stamp: Stamp, known: &Clock) -> Option<Stamp> {
+    /// Looks for a write that is known, and that happened after the one whose byte was read. The
+    /// size of a file does not count writes that are lost with their process.
+    fn newer(
+        &self,
+        (path, offset): (usize, u64),
+        stamp: Stamp,
+        known: &Clock,
+        is_size: bool,
+    ) -> Option<Stamp> {
         let all = self.at[path].get(&offset).into_iter().flatten().copied();
         all.filter(|other| self.is_before(stamp, *other)).find(|other| {
             self.write(*other).is_some_and(|write| {
-                let is_forgotten = write.is_forgotten && !write.applied.contains(&offset);
-                is_known(write, known) && !write.is_excused && !is_forgotten
+                let is_gone = if is_size { write.is_orphan } else { write.is_forgotten };
+                let is_lost = is_gone && !write.applied.contains(&offset);
+                is_known(write, known) && !write.is_excused && !is_lost
             })
         })
     }
@@ -265,7 +273,7 @@ impl Check {
         if stamp != 0 && !self.write(stamp).is_some_and(is_there) {
             return Err(format!("byte {offset} of file {path} is {stamp}, of another place"));
         }
-        match self.newer(path, offset, stamp, known) {
+        match self.newer((path, offset), stamp, known, false) {
             Some(newer) => Err(format!(
                 "byte {offset} of file {path} is read as {stamp}, although {newer} is known"
             )),
@@ -274,11 +282,17 @@ impl Check {
     }
 
     /// A process learned that a file ends before a byte.
-    pub(super) fn read_end(&self, path: usize, offset: u64, known: &Clock) -> Checked {
+    pub(super) fn read_end(
+        &self,
+        path: usize,
+        offset: u64,
+        known: &Clock,
+        is_size: bool,
+    ) -> Checked {
         let all = self.at[path].get(&offset).into_iter().flatten().copied();
         let cuts = all.filter(|stamp| self.write(*stamp).is_some_and(|it| it.is_cut));
         let mut may_be = std::iter::once(0).chain(cuts);
-        match may_be.any(|stamp| self.newer(path, offset, stamp, known).is_none()) {
+        match may_be.any(|it| self.newer((path, offset), it, known, is_size).is_none()) {
             true => Ok(()),
             false => Err(format!("file {path} ends before byte {offset}, which was written")),
         }

@@ -352,7 +352,7 @@ impl Process {
                 let stamp = found.get(&position).ok_or("a byte was read and not copied")?;
                 check.read(handle.path, offset, *stamp, &known)?;
             } else {
-                check.read_end(handle.path, offset, &known)?;
+                check.read_end(handle.path, offset, &known, false)?;
             }
         }
         Ok(())
@@ -415,7 +415,7 @@ impl Process {
         let end = base + super::disk::FILE_BYTES;
         let check = self.link.shared.check.borrow();
         for offset in size.clamp(base, end)..end {
-            check.read_end(handle.path, offset, &known)?;
+            check.read_end(handle.path, offset, &known, true)?;
         }
         Ok(())
     }

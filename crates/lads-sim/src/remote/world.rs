@@ -423,8 +423,15 @@ impl World {
                 return Ok(());
             }
         }
-        let waits = self.members[index].link.waits();
-        Err(format!("the connection is lost, and {index} waits for {waits:?}"))
+        let Member { link, threads, disks, .. } = &self.members[index];
+        Err(format!(
+            "the connection of {index} is lost, and {} threads and {} of the disks wait for {:?}; \
+             {} buffers are in use",
+            threads.len(),
+            disks.len(),
+            link.waits(),
+            link.for_writing.in_use()
+        ))
     }
 
     /// A part of what is in flight does not arrive.
