@@ -8,7 +8,7 @@ use lads_core::remote::outbox::{Next, Place};
 use lads_core::units::{Block, OstId, StreamId};
 use lads_sys::Buffer;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 use twox_hash::XxHash3_64;
 
 impl Link {
@@ -60,12 +60,17 @@ impl Link {
     }
 
     /// Lets the buffers of files be sent that no thread is filling: such a thread does that itself.
-    pub(super) fn seal_tails(&self) {
+    /// Returns whether these are all.
+    pub(super) fn seal_tails(&self) -> bool {
+        let mut is_all = true;
         for tail in self.tails() {
-            if let Ok(mut tail) = tail.try_lock() {
-                self.seal(&mut tail);
+            match tail.try_lock() {
+                Ok(mut tail) => self.seal(&mut tail),
+                Err(TryLockError::Poisoned(tail)) => self.seal(&mut tail.into_inner()),
+                Err(TryLockError::WouldBlock) => is_all = false,
             }
         }
+        is_all
     }
 
     /// The next frame. `None` after a while without one, or if there are messages to be sent.
