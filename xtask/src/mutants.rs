@@ -71,10 +71,10 @@ const PARTS: [Part; 3] = [
             // Building these takes several times as long as building the unit tests.
             Slower {
                 package: "lads-core",
-                programs: &["pair", "removal", "remote_files", "staged_files", "lies"],
+                programs: &["pair", "removal", "lies"],
                 names: &[],
             },
-            Slower { package: "lads-sim", programs: &["seeds"], names: &[] },
+            Slower { package: "lads-sim", programs: &["seeds", "remote"], names: &[] },
             // Its other tests take longer than one fault may.
             Slower {
                 package: "lads-sim",

@@ -16,7 +16,7 @@ const EVENTS_MIN: u64 = 50;
 
 #[test]
 fn promises_are_kept_in_fixed_worlds_where_everything_happens() {
-    let stats = sum(0..2000);
+    let stats = sum(0..3000);
     let rare: Vec<_> = stats.all().into_iter().filter(|(_, count)| *count < EVENTS_MIN).collect();
     assert!(rare.is_empty(), "{rare:?} of {stats:?}");
 }
@@ -25,7 +25,7 @@ fn promises_are_kept_in_fixed_worlds_where_everything_happens() {
 fn promises_are_kept_in_worlds_never_seen_before() {
     let first = RandomState::new().hash_one("remote files");
     println!("first seed: {first}");
-    sum((0..500).map(|step| first.wrapping_add(step)));
+    sum((0..1000).map(|step| first.wrapping_add(step)));
 }
 
 #[test]

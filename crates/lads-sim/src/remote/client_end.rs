@@ -257,13 +257,16 @@ impl Link {
         }
     }
 
-    /// Lets the buffers of files be sent that no thread is filling.
-    fn seal_tails(&self) {
+    /// Lets the buffers of files be sent that no thread is filling. Returns whether these are all.
+    pub(super) fn seal_tails(&self) -> bool {
+        let mut is_all = true;
         for tail in self.tails() {
-            if let Some(_guard) = tail.try_lock() {
-                self.seal(&mut tail.tail.borrow_mut());
+            match tail.try_lock() {
+                Some(_guard) => self.seal(&mut tail.tail.borrow_mut()),
+                None => is_all = false,
             }
         }
+        is_all
     }
 
     /// A step of the sending thread. Returns whether it did something.

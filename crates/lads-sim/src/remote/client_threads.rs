@@ -106,9 +106,9 @@ impl Link {
 
     async fn keep_the_rest(&self) -> Done {
         let mut forgotten_bytes = self.keep_what_waits().await?;
-        for tail in self.tails() {
-            let _guard = tail.lock().await;
-            self.seal(&mut tail.tail.borrow_mut());
+        while !self.seal_tails() {
+            pause(1).await;
+            forgotten_bytes += self.keep_what_waits().await?;
         }
         forgotten_bytes += self.keep_what_waits().await?;
         self.forgotten_bytes.set(forgotten_bytes);
