@@ -18,7 +18,9 @@ mod sending;
 mod staging;
 mod tail;
 
-use super::message::{Call, FRAME_BYTES, Failure, FileNumber, Outcome, ToClient, ToServer, Written};
+use super::message::{
+    Call, FRAME_BYTES, Failure, FileNumber, Outcome, ToClient, ToServer, Written,
+};
 use super::outbox::Outbox;
 use super::policy::{LOOK_INTERVAL, STAGING_MAX};
 use super::reading::{ChunkBytes, Reading};
@@ -342,4 +344,3 @@ impl Wait {
         }
     }
 }
-

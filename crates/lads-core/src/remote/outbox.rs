@@ -377,7 +377,8 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             None if is_waited_for => oldest,
             None => in_memory().unwrap_or(oldest),
         };
-        if self.is_moving(next) { in_memory() } else { Some(next) }
+        let is_ready = |id: &u64| !self.is_moving(*id);
+        Some(next).filter(is_ready).or_else(in_memory).or_else(|| Some(oldest).filter(is_ready))
     }
 
     /// The first frame that must be sent before this one, or this one.
@@ -650,6 +651,20 @@ mod tests {
         outbox.on_staged(id, slot);
         assert!(!outbox.is_staging());
         assert_eq!(next(&mut outbox, false), Some((2, false)));
+    }
+
+    /// `has_next` reported a frame, and `next` returned none.
+    #[test]
+    fn a_recalled_frame_on_its_way_to_the_disk_does_not_hold_up_those_on_the_disk() {
+        let mut outbox = filled(9, 2);
+        let newest = outbox.start_staging().unwrap();
+        let oldest = outbox.start_staging().unwrap();
+        outbox.on_staged(oldest.id, oldest.slot);
+        outbox.recall(WriteNumber::after(newest.id));
+        assert_eq!(next(&mut outbox, false), Some((oldest.id, false)));
+        assert_eq!(next(&mut outbox, false), None);
+        outbox.on_staged(newest.id, newest.slot);
+        assert_eq!(next(&mut outbox, false), Some((newest.id, false)));
     }
 
     #[test]

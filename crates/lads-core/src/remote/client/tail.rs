@@ -1,7 +1,7 @@
 //! The buffer of a file that is being filled: where the bytes of a write go.
 
-use super::gathered::{Gathered, run_of};
 use super::Client;
+use super::gathered::{Gathered, run_of};
 use crate::remote::message::{FileNumber, ViewNumber};
 use crate::remote::policy::GATHERED_RECORD_BYTES_MAX;
 use crate::remote::reading::{ChunkBytes, Prefetch};
