@@ -69,11 +69,7 @@ const PARTS: [Part; 3] = [
         skipped: &["matching::", "cpu_share::", "schema::"],
         slower: &[
             // Building these takes several times as long as building the unit tests.
-            Slower {
-                package: "lads-core",
-                programs: &["pair", "removal", "lies"],
-                names: &[],
-            },
+            Slower { package: "lads-core", programs: &["pair", "removal", "lies"], names: &[] },
             Slower { package: "lads-sim", programs: &["seeds", "remote"], names: &[] },
             // Its other tests take longer than one fault may.
             Slower {

@@ -364,11 +364,12 @@ impl Check {
     /// Checks that everything that a process wrote is in the files, or was.
     pub(super) fn check_kept(&self, process: usize) -> Checked {
         let own = self.writes.iter().filter(|it| process_of(it.component) == process);
-        let mut missing = own.filter(|it| {
-            !it.is_excused && !it.is_cut && it.applied.len() < it.places.len()
-        });
+        let mut missing =
+            own.filter(|it| !it.is_excused && !it.is_cut && it.applied.len() < it.places.len());
         match missing.next() {
-            Some(it) => Err(format!("write {} of {} was kept and is missing", it.count, it.component)),
+            Some(it) => {
+                Err(format!("write {} of {} was kept and is missing", it.count, it.component))
+            }
             None => Ok(()),
         }
     }

@@ -457,7 +457,8 @@ impl Process {
         }
         let is_exclusive = kind == LockKind::Exclusive;
         let holder = (self.number, handle.component);
-        let released = self.link.shared.check.borrow_mut().hold(handle.path, holder, is_exclusive)?;
+        let released =
+            self.link.shared.check.borrow_mut().hold(handle.path, holder, is_exclusive)?;
         self.know(|clock| clock.merge(&released));
         self.forget_read(handle);
         self.link.stats(|it| it.locks += 1);

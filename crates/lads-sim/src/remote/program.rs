@@ -64,7 +64,12 @@ enum Slot {
 }
 
 impl Process {
-    pub(super) fn new(link: Rc<Link>, rng: Rng, has_one_thread: bool, keeps_reads: bool) -> Rc<Self> {
+    pub(super) fn new(
+        link: Rc<Link>,
+        rng: Rng,
+        has_one_thread: bool,
+        keeps_reads: bool,
+    ) -> Rc<Self> {
         Rc::new(Self {
             number: link.process,
             link,
@@ -161,11 +166,13 @@ impl Process {
             0..16 if self.keeps_reads => self.read(&handle).await,
             0..32 => self.write(&handle).await,
             32..56 => self.read(&handle).await,
-            56..65 => self.send_message().await,
-            65..75 => {
-                self.take_message();
-                Ok(())
+            // Others look for what was written last.
+            56..65 => {
+                self.write(&handle).await?;
+                self.send_message().await
             }
+            65..75 if self.take_message() => self.read(&handle).await,
+            65..75 => Ok(()),
             75..78 => self.sync(&handle, true).await,
             78..81 => self.sync(&handle, false).await,
             // A program sets no view while another thread reads.
@@ -272,13 +279,14 @@ impl Process {
         Ok(())
     }
 
-    fn take_message(&self) {
+    /// Takes a message of another process, if there is one.
+    fn take_message(&self) -> bool {
         let mut inboxes = self.link.shared.inboxes.borrow_mut();
         let message = inboxes.get_mut(&self.number).and_then(VecDeque::pop_front);
-        if let Some(clock) = message {
-            self.know(|own| own.merge(&clock));
-            self.link.stats(|it| it.messages += 1);
-        }
+        let Some(clock) = message else { return false };
+        self.know(|own| own.merge(&clock));
+        self.link.stats(|it| it.messages += 1);
+        true
     }
 
     /// Closes all files, and waits for everything that was deferred.

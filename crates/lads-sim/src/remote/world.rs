@@ -94,7 +94,7 @@ impl World {
         let mut rng = Rng::new(seed ^ 0x7266_735f_776f_726c);
         // Some files lie around the end of the first chunk.
         let base = if rng.hits(250) { u64::from(FRAME_BYTES) - 20 } else { 0 };
-        let shared = Shared::new(trace, base, if rng.hits(300) { 60 } else { 0 });
+        let shared = Shared::new(trace, base, if rng.hits(300) { 150 } else { 0 });
         let files = PATHS.iter().map(|_| DiskFile::new(base)).collect();
         let frames_each = rng.count(1, 4);
         let mut server = ServerEnd::new(shared.clone(), files, frames_each);
