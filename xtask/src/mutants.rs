@@ -69,12 +69,8 @@ const PARTS: [Part; 3] = [
         skipped: &["matching::", "cpu_share::", "schema::"],
         slower: &[
             // Building these takes several times as long as building the unit tests.
-            Slower {
-                package: "lads-core",
-                programs: &["pair", "removal", "remote_files", "staged_files", "lies"],
-                names: &[],
-            },
-            Slower { package: "lads-sim", programs: &["seeds"], names: &[] },
+            Slower { package: "lads-core", programs: &["pair", "removal", "lies"], names: &[] },
+            Slower { package: "lads-sim", programs: &["seeds", "remote"], names: &[] },
             // Its other tests take longer than one fault may.
             Slower {
                 package: "lads-sim",

@@ -10,6 +10,9 @@ const FIXED_COUNT: u64 = 300;
 /// The number of worlds with new seeds in each run of CI.
 const FRESH_COUNT: u64 = 300;
 
+/// The number of worlds of remote files that CI plays, with the same seeds and with new ones.
+const REMOTE_COUNT: u64 = 1000;
+
 /// Worlds from this seed on may have ends that become silent and calls that never return.
 const TROUBLED_FROM: u64 = 50_000;
 
@@ -17,12 +20,15 @@ const TROUBLED_FROM: u64 = 50_000;
 pub(crate) fn ci() -> Result<()> {
     many(FIXED_COUNT, 0)?;
     many(FIXED_COUNT, TROUBLED_FROM)?;
-    many_fresh(FRESH_COUNT)
+    many_fresh(FRESH_COUNT)?;
+    remote(REMOTE_COUNT, 0)?;
+    remote(REMOTE_COUNT, fresh_seed())
 }
 
 /// Plays worlds with seeds that nobody has tried.
 pub(crate) fn fresh() -> Result<()> {
-    many_fresh(FRESH_COUNT * 10)
+    many_fresh(FRESH_COUNT * 10)?;
+    remote(REMOTE_COUNT * 10, fresh_seed())
 }
 
 /// Plays this many worlds with seeds that nobody has tried.
@@ -37,6 +43,11 @@ pub(crate) fn replay(seed: u64) -> Result<()> {
 
 fn many(count: u64, from: u64) -> Result<()> {
     shell::run(simulator().args(["--count", &count.to_string(), "--from", &from.to_string()]))
+}
+
+fn remote(count: u64, from: u64) -> Result<()> {
+    let (count, from) = (count.to_string(), from.to_string());
+    shell::run(simulator().args(["--remote", "--count", &count, "--from", &from]))
 }
 
 fn simulator() -> std::process::Command {

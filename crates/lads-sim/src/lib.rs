@@ -24,6 +24,7 @@ mod findings;
 mod journal;
 mod options;
 mod recorder;
+pub mod remote;
 mod rng;
 mod room;
 mod session;

@@ -7,6 +7,7 @@ mod sweep;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser};
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   lads-sim 1317 --trace               all that happens in one world
   lads-sim --count 1000 --from 5000   the worlds of 1,000 seeds
+  lads-sim --remote --count 1000      worlds of remote files
   lads-sim --congestion 32 sink       the beds with these words in their name
   lads-sim --sweep-tuning usual_step  what half and double of a number of policy are worth";
 
@@ -37,6 +39,9 @@ struct Arguments {
     /// Print every step of a world
     #[arg(long)]
     trace: bool,
+    /// Run worlds of remote files
+    #[arg(long, group = "what")]
+    remote: bool,
     /// Show the share of the fluid bound that each policy reaches, by bed
     #[arg(long, group = "what")]
     congestion: bool,
@@ -106,7 +111,11 @@ fn show_beds(arguments: &Arguments) -> bool {
 fn run_worlds(arguments: &Arguments, seeds: &[u64]) -> bool {
     let mut failed_seeds = Vec::new();
     for &seed in seeds {
-        if !run(seed, arguments.trace, seeds.len() == 1) {
+        let is_ok = match arguments.remote {
+            true => run(seed, arguments, &REMOTE, seeds.len() == 1),
+            false => run(seed, arguments, &TRANSFERS, seeds.len() == 1),
+        };
+        if !is_ok {
             failed_seeds.push(seed);
         }
     }
@@ -117,15 +126,26 @@ fn run_worlds(arguments: &Arguments, seeds: &[u64]) -> bool {
     failed_seeds.is_empty()
 }
 
+/// Functions that run the world of a seed.
+struct Worlds<S> {
+    run: fn(u64) -> Result<S, lads_sim::Failure>,
+    run_traced: fn(u64) -> (Result<S, String>, Vec<String>),
+}
+
+const TRANSFERS: Worlds<lads_sim::Stats> =
+    Worlds { run: lads_sim::run, run_traced: lads_sim::run_traced };
+const REMOTE: Worlds<lads_sim::remote::Stats> =
+    Worlds { run: lads_sim::remote::run, run_traced: lads_sim::remote::run_traced };
+
 /// Whether every promise was kept.
-fn run(seed: u64, shows_trace: bool, is_alone: bool) -> bool {
-    if shows_trace {
-        let (result, trace) = lads_sim::run_traced(seed);
+fn run<S: Debug>(seed: u64, arguments: &Arguments, worlds: &Worlds<S>, is_alone: bool) -> bool {
+    if arguments.trace {
+        let (result, trace) = (worlds.run_traced)(seed);
         trace.iter().for_each(|line| println!("{line}"));
         println!("seed {seed}: {result:?}");
         return result.is_ok();
     }
-    match lads_sim::run(seed) {
+    match (worlds.run)(seed) {
         Ok(stats) => {
             if is_alone {
                 println!("seed {seed}: {stats:?}");

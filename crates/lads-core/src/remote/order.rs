@@ -222,24 +222,28 @@ impl Order {
     }
 
     /// The next frame whose place is known, in the order in which they came. `is_expected` tells
-    /// whether the announcement of an announced one is here.
+    /// whether the announcement of an announced one is here. A frame that was refused is expected,
+    /// and is written even if the client has asked for its file to be closed meanwhile: the close
+    /// waits for it.
     pub fn next_placed(&mut self, is_expected: impl Fn(WriteNumber) -> bool) -> Option<Placed> {
         self.find_views();
         let Self { files, coming, .. } = self;
-        let failure_of = |seen: &Seen<Arc<View>>| {
-            let closed = (!files.contains_key(&seen.file)).then_some(CLOSED);
-            closed.or(seen.failure)
+        let is_expected = |of: &FrameOf| of.is_announced && is_expected(of.write);
+        let failure_of = |of: &FrameOf, seen: &Seen<Arc<View>>| {
+            let is_closed = !files.contains_key(&seen.file) && !is_expected(of);
+            is_closed.then_some(CLOSED).or(seen.failure)
         };
         let is_known = |it: &mut Frame| {
             let is_due = |seen: &Seen<Arc<View>>| {
-                !it.of.is_announced || failure_of(seen).is_some() || is_expected(it.of.write)
+                let is_failed = failure_of(&it.of, seen).is_some();
+                !it.of.is_announced || is_failed || is_expected(&it.of)
             };
             it.seen.as_ref().is_some_and(is_due)
         };
         let Frame { number: frame, of, positions, seen } = coming.pop_front_if(is_known)?;
         let FrameOf { write, is_announced, .. } = of;
         let seen = seen?;
-        let failure = failure_of(&seen);
+        let failure = failure_of(&of, &seen);
         let extent = Extent::new(seen.view, positions);
         let failure = failure.or_else(|| extent.reach().is_empty().then_some(BEYOND));
         Some(Placed { frame, file: seen.file, write, is_announced, extent, failure })

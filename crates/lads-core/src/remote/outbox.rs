@@ -655,6 +655,7 @@ mod tests {
         assert_eq!(next(&mut outbox, false), Some((2, false)));
     }
 
+    /// `has_next` reported a frame, and `next` returned none.
     #[test]
     fn a_recalled_frame_on_its_way_to_the_disk_holds_up_no_staged_one() {
         let mut outbox = filled(9, 2);

@@ -307,7 +307,7 @@ impl Server {
     }
 
     /// A read returned this number of bytes. Returns whether to send them; then
-    /// [`Self::on_sent`] follows.
+    /// [`Self::on_sent`] follows, unless the client is gone before.
     ///
     /// # Errors
     /// See [`Self::on_opened`].
@@ -319,6 +319,7 @@ impl Server {
     ) -> Result<bool, Breach> {
         let Some(client) = self.clients.get_mut(&number) else { return Ok(false) };
         if result.is_ok_and(|count| count > 0) && !client.is_over {
+            client.begin_sending();
             return Ok(true);
         }
         client.end_read(request, result.map_or_else(Outcome::Failed, |_| Outcome::Number(0)));
@@ -337,9 +338,9 @@ impl Server {
         length: u32,
         now: Instant,
     ) -> Result<(), Breach> {
-        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+        let Some(client) = self.client(number) else { return Ok(()) };
         client.active_at = now;
-        client.end_read(request, Outcome::Number(length.into()));
+        client.end_sending(request, length);
         self.go_on(number)
     }
 
@@ -596,6 +597,8 @@ impl Server {
             let Some(placed) = client.order.next_placed(is_expected) else { break };
             let Placed { frame, file, write, is_announced, extent, failure } = placed;
             let id = client.files.get(&file).map(|it| it.id);
+            // A refused frame arrives again, and its file may be closing.
+            let id = id.or_else(|| writes.file_of(number, write));
             match (failure, id) {
                 _ if writes.is_another(number, write, &extent) => {
                     client.give_back(None);

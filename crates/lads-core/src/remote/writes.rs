@@ -273,6 +273,12 @@ impl Writes {
         self.announced.contains_key(&(client, number))
     }
 
+    /// Returns the file of a write that a client has announced and whose frame is not here.
+    #[must_use]
+    pub fn file_of(&self, client: ClientNumber, number: WriteNumber) -> Option<FileId> {
+        self.announced.get(&(client, number)).map(|(file, _)| *file)
+    }
+
     /// Reports whether a write was announced with another extent.
     #[must_use]
     pub fn is_another(&self, client: ClientNumber, number: WriteNumber, extent: &Extent) -> bool {

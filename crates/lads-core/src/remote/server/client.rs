@@ -38,6 +38,8 @@ pub(super) struct Client {
     pub(super) tasks: VecDeque<Task>,
     /// Tasks that were taken and are not done.
     running: u32,
+    /// Reads among these whose bytes are being sent.
+    sending: u32,
     /// The files of frames that are here and not being written.
     pub(super) placed: HashMap<u64, FileNumber>,
     /// Frames that are here, and those of them that are being written.
@@ -122,6 +124,7 @@ impl Client {
             later: HashMap::new(),
             tasks: VecDeque::new(),
             running: 0,
+            sending: 0,
             placed: HashMap::new(),
             frames: 0,
             started: 0,
@@ -180,6 +183,7 @@ impl Client {
         self.is_over = true;
         self.requests.clear();
         self.tasks.clear();
+        self.running -= std::mem::take(&mut self.sending);
         let coming = self.order.take_coming();
         self.frames -= coming.len();
         coming
@@ -239,6 +243,17 @@ impl Client {
         let Some(later) = self.later.remove(&request) else { return };
         self.reads -= u32::from(later.is_read());
         self.reply(request, outcome);
+    }
+
+    /// The bytes of a read are to be sent.
+    pub(super) fn begin_sending(&mut self) {
+        self.sending += 1;
+    }
+
+    /// The bytes of a read are sent.
+    pub(super) fn end_sending(&mut self, request: u64, length: u32) {
+        self.sending -= 1;
+        self.end_read(request, Outcome::Number(length.into()));
     }
 
     /// A read was taken, and is done.

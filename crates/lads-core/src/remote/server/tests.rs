@@ -1,6 +1,8 @@
 use super::*;
-use crate::remote::message::{Unsent, ViewNumber, WriteNumber};
+use crate::remote::message::{FrameOf, Unsent, ViewNumber, WriteNumber};
+use crate::units::{Block, OstId};
 use crate::view::Datatype;
+use std::ops::Range;
 
 const FILE: FileNumber = FileNumber(1);
 const VIEW: ViewNumber = ViewNumber(1);
@@ -58,6 +60,64 @@ impl World {
         let unsent = vec![Unsent { write: WriteNumber(1), view: VIEW, position, length }];
         self.ask(client, Call::Fence { unsent })
     }
+
+    /// A frame of a client arrives. Returns the decision about a frame that follows.
+    fn send(&mut self, client: usize, block: Range<u64>, is_announced: bool) -> Option<Work> {
+        let of = FrameOf { view: VIEW, write: WriteNumber(1), is_announced };
+        let length = u32::try_from(block.end - block.start).unwrap();
+        let block = Block { entry: of.entry(), offset: block.start, length };
+        let rows = [Row { block, is_whole: false, checksum: 0 }];
+        let header = Header {
+            count: 1,
+            payload_bytes: length,
+            table_crc: 0,
+            number: 0,
+            sink_ost: OstId(0),
+            is_last_grant: false,
+            has_only_sums: false,
+        };
+        self.server.on_head(self.clients[client], &header, &rows).unwrap();
+        self.server.on_frame(self.clients[client], &rows, NOW).unwrap();
+        self.server.next_work()
+    }
+}
+
+/// The frame failed with `EBADF`: its client had sent it before it asked for the file to be closed.
+#[test]
+fn a_refused_frame_is_written_although_its_file_is_closing() {
+    let mut world = World::new();
+    world.announce(0, 0, 10);
+    let [first, second] = world.clients;
+    assert_eq!(world.send(1, 5..15, false), Some(Work::Drop { client: second, frame: 0 }));
+    let close = world.ask(1, Call::Close { file: FILE });
+    let Some(Work::Write { client, frame, .. }) = world.send(0, 0..10, true) else {
+        panic!("nothing is before it");
+    };
+    assert_eq!((client, world.task(1)), (first, None));
+    world.server.on_written(first, frame, None, NOW).unwrap();
+    let messages = world.server.next_messages(second).unwrap();
+    assert!(messages.contains(&ToClient::Again(0)), "{messages:?}");
+    let Some(Work::Write { client, frame, file, .. }) = world.send(1, 5..15, true) else {
+        panic!("it is expected");
+    };
+    assert_eq!((client, file, world.task(1)), (second, FILE, None));
+    world.server.on_written(second, frame, None, NOW).unwrap();
+    let act = Act::Close { file: FILE, is_usable: true };
+    assert_eq!(world.task(1), Some(Task { request: close, act }));
+}
+
+/// The server kept the locks of such a client for ever.
+#[test]
+fn a_client_that_is_gone_is_not_sent_what_it_read() {
+    let mut world = World::new();
+    let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 10 });
+    assert_eq!(world.task(0).map(|task| task.request), Some(read));
+    assert_eq!(world.server.on_read(world.clients[0], read, Ok(10)), Ok(true));
+    assert!(!world.server.is_ended(world.clients[0]));
+    world.server.on_gone(world.clients[0], None);
+    assert!(world.server.is_ended(world.clients[0]));
+    assert_eq!(world.server.on_sent(world.clients[0], read, 10, NOW), Ok(()), "it was late");
+    assert!(world.server.is_ended(world.clients[0]));
 }
 
 /// A program that closes a file and writes the next one did not get on until the first was durable.

@@ -174,7 +174,8 @@ impl FileHandle {
                 self.fill(&mut tail, position, length, Gathering::new(pieces, length));
                 // It may have been lost while this waited for a buffer.
                 link.event(|client, now| {
-                    if tail.is_full() {
+                    // After a loss, another thread may wait for the buffer.
+                    if tail.is_full() || client.loss().is_some() {
                         tail.seal(client, now);
                     }
                     client.end_write(file, is_awaited, (length, tail.is_filling()), now)

@@ -105,6 +105,8 @@ impl Link {
     pub(in crate::remote::client) fn end(&self, why: RemoteError) {
         let RemoteError { errno, text } = why;
         self.event(|client, _| client.on_lost(Loss { errno, text }));
+        // A thread that writes may wait for the buffer of another file, which is not sent any more.
+        self.seal_tails();
     }
 
     /// The same as a broken connection.

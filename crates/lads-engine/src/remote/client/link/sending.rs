@@ -8,7 +8,7 @@ use lads_core::remote::outbox::{Next, Place};
 use lads_core::units::{Block, OstId, StreamId};
 use lads_sys::Buffer;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, TryLockError, Weak};
 use twox_hash::XxHash3_64;
 
 impl Link {
@@ -59,6 +59,20 @@ impl Link {
         self.carrier.get().expect("it is connected").transport.send(StreamId(0), pieces)
     }
 
+    /// Lets the buffers of files be sent that no thread is filling: such a thread does that itself.
+    /// Returns whether these are all.
+    pub(super) fn seal_tails(&self) -> bool {
+        let mut is_all = true;
+        for tail in self.tails() {
+            match tail.try_lock() {
+                Ok(mut tail) => self.seal(&mut tail),
+                Err(TryLockError::Poisoned(tail)) => self.seal(&mut tail.into_inner()),
+                Err(TryLockError::WouldBlock) => is_all = false,
+            }
+        }
+        is_all
+    }
+
     /// The next frame. `None` after a while without one, or if there are messages to be sent.
     fn next_to_send(&self) -> Option<Next<Arc<Buffer>, About>> {
         let mut session = self.lock();
@@ -70,12 +84,7 @@ impl Link {
         }
         if session.client.take_tails_due(now) {
             drop(session);
-            for tail in self.tails() {
-                // A thread that fills it will see to it.
-                if let Ok(mut tail) = tail.try_lock() {
-                    self.seal(&mut tail);
-                }
-            }
+            self.seal_tails();
             return None;
         }
         if session.client.has_messages() || session.client.loss().is_some() {

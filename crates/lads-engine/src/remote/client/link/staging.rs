@@ -2,10 +2,10 @@
 //! when the connection is lost.
 
 use super::{Link, Session, Stage};
-use crate::board::lock;
 use crate::remote::error::RemoteError;
 use lads_core::remote::client::{About, Why};
 use lads_core::remote::outbox::Staging;
+use lads_core::remote::policy::TAILS_INTERVAL;
 use lads_core::sizes;
 use lads_sys::Buffer;
 use std::sync::{Arc, PoisonError, Weak};
@@ -84,8 +84,12 @@ impl Link {
     /// Puts all that is not written at the server on the local disk, and says so.
     fn keep_the_rest(&self, stage: &Stage) {
         let mut forgotten_bytes = self.keep_what_waits(stage);
-        // Threads that write find out that the connection is lost, now that buffers are free.
-        self.tails().iter().for_each(|tail| self.seal(&mut lock(tail)));
+        // A thread that writes may wait for a buffer, and others may have taken those that are free
+        // now. It notices the loss when it has one.
+        while !self.seal_tails() {
+            std::thread::sleep(TAILS_INTERVAL);
+            forgotten_bytes += self.keep_what_waits(stage);
+        }
         forgotten_bytes += self.keep_what_waits(stage);
         let kept_bytes = self.lock().client.unwritten_bytes();
         let path = stage.cache.path().display();

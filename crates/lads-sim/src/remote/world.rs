@@ -1,0 +1,615 @@
+//! What happens next, and whether it may.
+
+use super::check::{Compared, PROCESSES_MAX, SLOTS};
+use super::client_disk::LeftFrame;
+use super::client_end::Link;
+use super::disk::DiskFile;
+use super::program::{Done, Process, Stop};
+use super::server_end::ServerEnd;
+use super::{PATHS, Shared, Stats};
+use crate::findings::{Checked, Trace};
+use crate::rng::{Rng, mix};
+use lads_core::remote::client::{Settings, StageSettings};
+use lads_core::remote::locks::ClientNumber;
+use lads_core::remote::message::FRAME_BYTES;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Steps in which something goes wrong.
+const STEPS: u64 = 6000;
+/// Processes that are started while something goes wrong; others send what these left.
+const STARTED_MAX: usize = 7;
+/// Rounds without anything that happens, after each of which some time passes.
+const IDLE_ROUNDS_MAX: u32 = 1000;
+const IDLE_TIME: Duration = Duration::from_millis(100);
+/// Polls after which all calls of a process have noticed the loss of its connection.
+const LOSS_POLLS_MAX: u32 = 2000;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The time after which a client has noticed that nothing arrives.
+const SILENCE_NOTICED: Duration = Duration::from_secs(63);
+
+/// A thread.
+type Task = Pin<Box<dyn Future<Output = Done>>>;
+
+/// A process, its client, and the threads of both.
+struct Member {
+    process: Rc<Process>,
+    link: Rc<Link>,
+    number: ClientNumber,
+    threads: Vec<Task>,
+    disks: Vec<Task>,
+    state: State,
+    has_stage: bool,
+    /// Nothing arrives, at either end.
+    is_frozen: bool,
+    frozen_at: Duration,
+    /// It was killed.
+    is_dead: bool,
+    /// The server knows that it is gone.
+    is_noticed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// It closes its files.
+    Ending,
+    Over,
+}
+
+/// What may go wrong, in this many of 10,000 steps.
+struct Weather {
+    cut: u32,
+    death: u32,
+    crash: u32,
+    freeze: u32,
+}
+
+pub(super) struct World {
+    rng: Rng,
+    shared: Shared,
+    server: ServerEnd,
+    frames_each: u32,
+    members: Vec<Member>,
+    running_max: usize,
+    weather: Weather,
+    /// The part of the things of each kind that do not happen yet, in thousandths: what is slow.
+    delays: [u32; 16],
+    has_other_servers: bool,
+    keeps_reads: bool,
+    threads_max: u64,
+    has_stages: bool,
+}
+
+fn poll(task: &mut Task) -> Poll<Done> {
+    task.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+impl World {
+    pub(super) fn new(seed: u64, trace: Trace) -> Self {
+        let mut rng = Rng::new(seed ^ 0x7266_735f_776f_726c);
+        // Some files lie around the end of the first chunk.
+        let base = if rng.hits(250) { u64::from(FRAME_BYTES) - 20 } else { 0 };
+        let shared = Shared::new(trace, base, if rng.hits(300) { 150 } else { 0 });
+        let files = PATHS.iter().map(|_| DiskFile::new(base)).collect();
+        let frames_each = rng.count(1, 4);
+        let mut server = ServerEnd::new(shared.clone(), files, frames_each);
+        server.failing_per_mille = if rng.hits(300) { rng.count(5, 60) } else { 0 };
+        let or_none = |rng: &mut Rng, part, rate| if rng.hits(part) { rate } else { 0 };
+        let weather = Weather {
+            cut: or_none(&mut rng, 400, 5),
+            death: or_none(&mut rng, 400, 4),
+            crash: or_none(&mut rng, 250, 3),
+            freeze: or_none(&mut rng, 300, 6),
+        };
+        Self {
+            delays: std::array::from_fn(|_| *rng.pick(&[0, 0, 300, 700, 950])),
+            running_max: *rng.pick(&[1, 2, 2, 3, 3, 4]),
+            has_other_servers: rng.hits(200),
+            keeps_reads: rng.hits(500),
+            threads_max: rng.between(1, 2),
+            has_stages: rng.hits(500),
+            rng,
+            shared,
+            server,
+            frames_each,
+            members: Vec::new(),
+            weather,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Checked<Stats> {
+        let mut steps = 0;
+        while steps < STEPS {
+            steps += 1;
+            self.step().map_err(|what| format!("step {steps}: {what}"))?;
+        }
+        self.shared.is_troubled.set(false);
+        self.server.failing_per_mille = 0;
+        self.drain()?;
+        self.shared.check.borrow().check_files(&self.server.files, Compared::All)?;
+        self.replay_all()?;
+        let files = self.server.files.iter().flat_map(DiskFile::all);
+        let fingerprint = files.fold(0, |all, (_, stamp)| mix(all ^ u64::from(stamp)));
+        self.shared.stats(|it| {
+            it.steps = steps;
+            it.fingerprint = (fingerprint ^ self.rng.number()) >> 32;
+        });
+        Ok(*self.shared.stats.borrow())
+    }
+
+    fn settings(&mut self) -> Settings {
+        let rng = &mut self.rng;
+        let buffer_bytes = 1 << rng.count(1, 4);
+        let slots = rng.between(1, 8);
+        let stage = self.has_stages.then(|| StageSettings {
+            bytes_max: slots * u64::from(buffer_bytes),
+            in_foreground: rng.hits(700),
+            in_background: rng.hits(700),
+            is_synced: rng.hits(300),
+            told: Default::default(),
+        });
+        Settings {
+            buffers: rng.count(2, 6),
+            buffer_bytes,
+            chunks_max: *rng.pick(&[0, 1, 1, 1, 2, 3]),
+            read_cache_bytes: u64::from(FRAME_BYTES) * rng.below(3),
+            stage,
+            timeout: TIMEOUT,
+            stall_timeouts: 2,
+            has_other_servers: self.has_other_servers,
+        }
+    }
+
+    /// Starts a process.
+    fn start(&mut self, replayed: Option<Vec<LeftFrame>>) {
+        let number = self.members.len();
+        let is_replay = replayed.is_some();
+        let mut settings = self.settings();
+        if is_replay {
+            settings.stage = None;
+        }
+        let (has_stage, has_cache) = (settings.stage.is_some(), settings.read_cache_bytes > 0);
+        let of = |rng: &mut Rng| Rng::new(rng.number());
+        let link = Link::new(number, self.shared.clone(), settings, of(&mut self.rng));
+        let threads = self.rng.between(1, self.threads_max);
+        let rng = of(&mut self.rng);
+        let process = Process::new(Rc::clone(&link), rng, threads == 1, self.keeps_reads);
+        let tasks = match replayed {
+            Some(frames) => vec![Box::pin(Rc::clone(&process).replay(frames)) as Task],
+            None => (0..threads)
+                .map(|_| {
+                    let count = self.rng.count(20, 200);
+                    Box::pin(Rc::clone(&process).run_thread(count)) as Task
+                })
+                .collect(),
+        };
+        let mut disks: Vec<Task> = Vec::new();
+        if has_stage {
+            disks.push(Box::pin(Rc::clone(&link).stage()));
+        }
+        if has_cache {
+            disks.push(Box::pin(Rc::clone(&link).save()));
+        }
+        let client = self.server.connect(number, is_replay);
+        link.on_connected();
+        if !is_replay {
+            self.shared.inboxes.borrow_mut().insert(number, VecDeque::new());
+        }
+        self.shared.trace(|| format!("process {number} starts as {client:?}"));
+        self.members.push(Member {
+            process,
+            link,
+            number: client,
+            threads: tasks,
+            disks,
+            state: State::Running,
+            has_stage,
+            is_frozen: false,
+            frozen_at: Duration::ZERO,
+            is_dead: false,
+            is_noticed: false,
+        });
+    }
+
+    fn running(&self) -> usize {
+        self.members.iter().filter(|it| it.state != State::Over).count()
+    }
+
+    fn step(&mut self) -> Checked {
+        let is_slow = self.members.iter().any(|it| it.is_frozen && !it.is_noticed);
+        let micros = if is_slow { 150_000 } else { 2000 };
+        let time = Duration::from_micros(self.rng.below(micros));
+        self.pass(time)?;
+        let started = self.members.len();
+        if started < STARTED_MAX && self.running() < self.running_max && self.rng.hits(100) {
+            self.start(None);
+        }
+        if self.members.is_empty() {
+            return Ok(());
+        }
+        let is_left = |it: &Member| it.state != State::Over || !it.is_noticed;
+        let left = (0..self.members.len()).filter(|index| is_left(&self.members[*index]));
+        let left: Vec<_> = left.collect();
+        if left.is_empty() || self.rng.hits(50) {
+            let index = self.rng.index(self.members.len());
+            return self.act(index, NOTICE).map(drop);
+        }
+        let index = *self.rng.pick(&left);
+        self.trouble(index)?;
+        let action = self.rng.below(ACTIONS);
+        let delay = if action < 4 { 0 } else { self.delays[usize::try_from(action).unwrap_or(0)] };
+        if self.rng.hits(delay) {
+            return Ok(());
+        }
+        self.act(index, action).map(drop)
+    }
+
+    /// Time passes.
+    fn pass(&mut self, time: Duration) -> Checked {
+        self.shared.clock.set(self.shared.now() + time);
+        self.server.look()?;
+        for index in 0..self.members.len() {
+            if self.members[index].state == State::Over || self.members[index].link.is_lost() {
+                continue;
+            }
+            let member = &self.members[index];
+            member.link.look();
+            let silence = self.shared.now().saturating_sub(member.frozen_at);
+            if member.is_frozen && !member.link.is_lost() && silence > SILENCE_NOTICED {
+                return Err(format!("client {index} does not notice that nothing arrives"));
+            }
+            self.on_loss(index)?;
+        }
+        Ok(())
+    }
+
+    fn trouble(&mut self, index: usize) -> Checked {
+        if let Some(doomed) = self.shared.doomed.take()
+            && self.members[doomed].state != State::Over
+        {
+            self.kill(doomed)?;
+        }
+        let (cut, death) = (self.weather.cut, self.weather.death);
+        let (crash, freeze) = (self.weather.crash, self.weather.freeze);
+        let is_up = self.members[index].state != State::Over;
+        let mut hits = |rate: u32| self.rng.below(10_000) < u64::from(rate);
+        if is_up && hits(cut) {
+            self.shared.stats(|it| it.cut_connections += 1);
+            self.members[index].link.lose("it is cut");
+            self.on_loss(index)?;
+        } else if is_up && hits(death) {
+            self.kill(index)?;
+        } else if hits(crash) {
+            self.crash()?;
+        } else if is_up && hits(freeze) {
+            self.shared.stats(|it| it.freezes += 1);
+            self.shared.trace(|| format!("client {index} is cut off"));
+            let now = self.shared.now();
+            let member = &mut self.members[index];
+            if !std::mem::replace(&mut member.is_frozen, true) {
+                member.frozen_at = now;
+            }
+        }
+        Ok(())
+    }
+
+    /// One of the things that can happen with a member. Returns whether it did.
+    fn act(&mut self, index: usize, action: u64) -> Checked<bool> {
+        let member = &mut self.members[index];
+        let is_linked = !member.is_noticed && !member.is_frozen;
+        match action {
+            0..4 | 6 => self.run_threads(index),
+            4 => self.run_disks(index),
+            5 if member.state != State::Over => member.link.send(),
+            7 if is_linked => {
+                let messages = &mut member.link.wire.borrow_mut().messages;
+                self.server.hear(member.number, messages)
+            }
+            8 if is_linked => {
+                let frame = member.link.wire.borrow_mut().frames.pop_front();
+                let Some(frame) = frame else { return Ok(false) };
+                self.server.receive(member.number, frame, true)?;
+                Ok(true)
+            }
+            9 => self.server.work(member.number, &mut self.rng),
+            10 => self.server.store(&mut self.rng),
+            11 if is_linked => {
+                let link = &member.link;
+                let did = self.server.answer(member.number, &mut link.wire.borrow_mut())?;
+                if link.is_lost() || member.state == State::Over {
+                    let mut wire = link.wire.borrow_mut();
+                    wire.replies.clear();
+                    wire.bytes.clear();
+                }
+                Ok(did)
+            }
+            12 if is_linked => {
+                let did = member.link.hear()?;
+                self.on_loss(index)?;
+                Ok(did)
+            }
+            13 if is_linked => member.link.receive(),
+            NOTICE => self.notice(index),
+            _ => Ok(false),
+        }
+    }
+
+    /// A thread of a process continues, until it waits.
+    fn run_threads(&mut self, index: usize) -> Checked<bool> {
+        let member = &mut self.members[index];
+        if member.threads.is_empty() {
+            return self.end_threads(index);
+        }
+        let chosen = self.rng.index(member.threads.len());
+        if let Poll::Ready(done) = poll(&mut member.threads[chosen]) {
+            drop(member.threads.swap_remove(chosen));
+            stopped(member, done)?;
+            member.link.check_waits()?;
+            return Ok(true);
+        }
+        member.link.check_waits()?;
+        Ok(false)
+    }
+
+    /// All threads of a process have ended.
+    fn end_threads(&mut self, index: usize) -> Checked<bool> {
+        let member = &mut self.members[index];
+        match member.state {
+            State::Over => return Ok(false),
+            State::Running if !member.link.is_lost() => {
+                member.threads.push(Box::pin(Rc::clone(&member.process).end()));
+                member.state = State::Ending;
+                return Ok(true);
+            }
+            // The threads for the local disk end after the loss.
+            _ if member.link.is_lost() && !member.disks.is_empty() => return Ok(false),
+            _ => {}
+        }
+        let is_lost = member.link.is_lost();
+        member.state = State::Over;
+        self.shared.inboxes.borrow_mut().remove(&index);
+        member.process.clear();
+        let link = &member.link;
+        let (awaited, waits) = (link.event(|client, _| client.awaited()), link.waits());
+        if awaited > 0 || !waits.is_empty() {
+            return Err(format!("no call is left, and {awaited} are waited for: {waits:?}"));
+        }
+        if link.for_writing.in_use() > 0 {
+            return Err(format!("{} buffers are in use at the end", link.for_writing.in_use()));
+        }
+        if !is_lost {
+            if !link.disk.borrow().left()?.is_empty() {
+                return Err("all is at the server, and still on the list".to_owned());
+            }
+            self.shared.stats(|it| it.finished += 1);
+            member.disks.clear();
+            self.shared.trace(|| format!("process {index} ends"));
+            self.end_at_server(index)?;
+        }
+        Ok(true)
+    }
+
+    fn run_disks(&mut self, index: usize) -> Checked<bool> {
+        let member = &mut self.members[index];
+        if member.disks.is_empty() {
+            return Ok(false);
+        }
+        let chosen = self.rng.index(member.disks.len());
+        if let Poll::Ready(done) = poll(&mut member.disks[chosen]) {
+            drop(member.disks.swap_remove(chosen));
+            stopped(member, done)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// If the connection of a process was just lost, all its calls end.
+    fn on_loss(&mut self, index: usize) -> Checked {
+        let member = &self.members[index];
+        if member.state == State::Over || !member.link.is_lost() {
+            return Ok(());
+        }
+        self.shared.check.borrow_mut().on_gone(member.process.number);
+        self.truncate(index);
+        for _ in 0..LOSS_POLLS_MAX {
+            self.run_threads(index)?;
+            self.run_disks(index)?;
+            if self.members[index].state == State::Over {
+                return Ok(());
+            }
+        }
+        let Member { link, threads, disks, .. } = &self.members[index];
+        Err(format!(
+            "the connection of {index} is lost, and {} threads and {} of the disks wait for {:?}; \
+             {} buffers are in use",
+            threads.len(),
+            disks.len(),
+            link.waits(),
+            link.for_writing.in_use()
+        ))
+    }
+
+    /// A part of what is in flight does not arrive.
+    fn truncate(&mut self, index: usize) {
+        let mut wire = self.members[index].link.wire.borrow_mut();
+        let (messages, frames) = (wire.messages.len(), wire.frames.len());
+        wire.messages.truncate(self.rng.index(messages + 1));
+        wire.frames.truncate(self.rng.index(frames + 1));
+        wire.replies.clear();
+        wire.bytes.clear();
+    }
+
+    fn kill(&mut self, index: usize) -> Checked {
+        self.shared.stats(|it| it.deaths += 1);
+        self.shared.trace(|| format!("process {index} is killed"));
+        let member = &mut self.members[index];
+        member.threads.clear();
+        member.disks.clear();
+        member.process.clear();
+        (member.state, member.is_dead) = (State::Over, true);
+        self.shared.inboxes.borrow_mut().remove(&index);
+        self.shared.check.borrow_mut().on_gone(index);
+        self.truncate(index);
+        Ok(())
+    }
+
+    /// The server notices that a client is gone.
+    fn notice(&mut self, index: usize) -> Checked<bool> {
+        let member = &mut self.members[index];
+        if member.state != State::Over {
+            return Ok(false);
+        }
+        if !member.is_noticed {
+            if member.is_frozen && self.shared.is_troubled() {
+                return Ok(false);
+            }
+            let frame = member.link.wire.borrow_mut().frames.pop_front();
+            if let Some(frame) = frame.filter(|_| self.rng.hits(300)) {
+                self.server.receive(member.number, frame, false)?;
+            }
+            self.end_at_server(index)?;
+            return Ok(true);
+        }
+        self.server.forget(self.members[index].number)?;
+        Ok(false)
+    }
+
+    fn end_at_server(&mut self, index: usize) -> Checked {
+        let member = &mut self.members[index];
+        member.is_noticed = true;
+        self.server.end(member.number)
+    }
+
+    /// The host of the server crashes, and another server begins.
+    fn crash(&mut self) -> Checked {
+        self.shared.stats(|it| it.crashes += 1);
+        self.shared.trace(|| "the server crashes".to_owned());
+        for _ in 0..self.rng.below(4) {
+            self.server.store(&mut self.rng)?;
+        }
+        let mut files = self.server.files.clone();
+        files.iter_mut().for_each(|file| file.crash(&mut self.rng));
+        let failing = self.server.failing_per_mille;
+        self.server = ServerEnd::new(self.shared.clone(), files, self.frames_each);
+        self.server.failing_per_mille = failing;
+        self.shared.check.borrow_mut().on_crash();
+        for index in 0..self.members.len() {
+            self.members[index].is_noticed = true;
+            self.members[index].number = ClientNumber(u64::MAX);
+            if self.members[index].state != State::Over {
+                self.members[index].link.lose("the server crashed");
+                self.on_loss(index)?;
+            }
+        }
+        self.shared.check.borrow().check_files(&self.server.files, Compared::All)
+    }
+
+    /// Nothing goes wrong any more, and all that was begun is done.
+    fn drain(&mut self) -> Checked {
+        for member in &mut self.members {
+            member.is_frozen = false;
+        }
+        let timeouts = self.shared.stats.borrow().timeouts;
+        let mut idle = 0;
+        while !self.is_drained()? {
+            let mut did = false;
+            for index in 0..self.members.len() {
+                for action in 3..ACTIONS {
+                    did |= self.act(index, action)?;
+                }
+            }
+            self.pass(Duration::from_micros(100))?;
+            if !did {
+                idle += 1;
+                self.pass(IDLE_TIME)?;
+            }
+            if idle > IDLE_ROUNDS_MAX || self.shared.stats.borrow().timeouts > timeouts {
+                let waits: Vec<_> = self.members.iter().map(|it| it.link.waits()).collect();
+                return Err(format!("something is never done: {waits:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_drained(&mut self) -> Checked<bool> {
+        let mut is_drained = !self.server.has_jobs();
+        for member in &self.members {
+            is_drained &= member.state == State::Over && member.is_noticed;
+            is_drained = is_drained && self.server.forget(member.number)?;
+        }
+        Ok(is_drained)
+    }
+
+    /// Other programs send what is on the local disks.
+    fn replay_all(&mut self) -> Checked {
+        for index in 0..self.members.len().min(STARTED_MAX) {
+            let member = &self.members[index];
+            let left = member.link.disk.borrow().left()?;
+            let is_all_kept = member.link.forgotten_bytes.get() == 0 && !member.is_dead;
+            let is_lost = member.has_stage && member.link.is_lost();
+            if left.is_empty() {
+                if is_lost && is_all_kept {
+                    self.shared.check.borrow().check_kept(index)?;
+                }
+                continue;
+            }
+            if self.members.len() == PROCESSES_MAX {
+                return Ok(());
+            }
+            self.shared.stats(|it| it.replayed += left.len() as u64);
+            self.start(Some(left.clone()));
+            self.drain()?;
+            let files = &self.server.files;
+            check_left(files, &left)?;
+            let check = self.shared.check.borrow();
+            if is_lost && is_all_kept {
+                check.check_kept(index)?;
+                check.check_files(files, Compared::Process(index))?;
+            } else {
+                check.check_files(files, Compared::Synced(index))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A thread has ended.
+fn stopped(member: &Member, done: Done) -> Checked {
+    match done {
+        Ok(()) => Ok(()),
+        Err(Stop::Lost) if member.link.is_lost() => Ok(()),
+        Err(Stop::Lost) => Err("a call finds a loss that there is not".to_owned()),
+        Err(Stop::Broken(what)) => Err(what),
+    }
+}
+
+/// The bytes that were kept are in the files.
+fn check_left(files: &[DiskFile], left: &[LeftFrame]) -> Checked {
+    let mut expected = std::collections::BTreeMap::new();
+    for frame in left {
+        let path = PATHS.iter().position(|it| it.as_bytes() == frame.path).unwrap_or(0);
+        for (offset, stamp) in frame.bytes()? {
+            expected.insert((path, offset), stamp);
+        }
+    }
+    for (path, file) in files.iter().enumerate() {
+        for (offset, stamp) in file.all() {
+            if expected.get(&(path, offset)).is_some_and(|it| *it != stamp) {
+                return Err(format!("byte {offset} of file {path} was kept, and is {stamp}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Kinds of things that happen; see [`World::act`].
+const ACTIONS: u64 = 15;
+/// The server notices that a client is gone, or forgets it.
+const NOTICE: u64 = 14;
+
+const _: () = assert!(SLOTS.is_multiple_of(PATHS.len()));

@@ -1,0 +1,43 @@
+//! Worlds of remote files: fixed ones, some that were never run before, and those that once broke a
+//! promise.
+//!
+//! `lads-sim --remote SEED --trace` prints everything that happens in a world.
+
+use lads_sim::remote::{Stats, run};
+use std::hash::{BuildHasher, RandomState};
+
+fn sum(seeds: impl IntoIterator<Item = u64>) -> Stats {
+    let world = |seed| run(seed).unwrap_or_else(|failure| panic!("{failure}"));
+    seeds.into_iter().map(world).fold(Stats::default(), Stats::plus)
+}
+
+/// The minimum number of events of each kind.
+const EVENTS_MIN: u64 = 50;
+
+#[test]
+fn promises_are_kept_in_fixed_worlds_where_everything_happens() {
+    let stats = sum(0..3000);
+    let rare: Vec<_> = stats.all().into_iter().filter(|(_, count)| *count < EVENTS_MIN).collect();
+    assert!(rare.is_empty(), "{rare:?} of {stats:?}");
+}
+
+#[test]
+fn promises_are_kept_in_worlds_never_seen_before() {
+    let first = RandomState::new().hash_one("remote files");
+    println!("first seed: {first}");
+    sum((0..1000).map(|step| first.wrapping_add(step)));
+}
+
+#[test]
+fn the_same_seed_makes_the_same_world() {
+    for seed in 0..50 {
+        assert_eq!(sum([seed]), sum([seed]), "seed {seed}");
+    }
+}
+
+/// A frame that was refused arrived again after its client had asked for the file to be closed, and
+/// failed with `EBADF`.
+#[test]
+fn a_file_is_closed_after_its_refused_frames() {
+    sum([134, 303, 348]);
+}
