@@ -129,8 +129,11 @@ fn run_worlds(arguments: &Arguments, seeds: &[u64]) -> bool {
 /// Functions that run the world of a seed.
 struct Worlds<S> {
     run: fn(u64) -> Result<S, lads_sim::Failure>,
-    run_traced: fn(u64) -> (Result<S, String>, Vec<String>),
+    run_traced: fn(u64) -> Traced<S>,
 }
+
+/// The result of a world, and everything that happened in it.
+type Traced<S> = (Result<S, String>, Vec<String>);
 
 const TRANSFERS: Worlds<lads_sim::Stats> =
     Worlds { run: lads_sim::run, run_traced: lads_sim::run_traced };

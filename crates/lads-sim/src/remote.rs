@@ -10,8 +10,8 @@
 //! Bytes are not simulated: a byte of a file is the number of the write that put it there.
 //!
 //! ```text
-//!   program ─► client end (session, local disk) ══ messages, frames ══► server end (session) ─► disk
-//!      └──────────────────────────── check: what is known, what is read ───────────────────────┘
+//!   program ─► client end (session, disk) ══ messages, frames ══► server end (session) ─► files
+//!      └────────────────────────── check: what is known, what is read ─────────────────────┘
 //! ```
 
 mod bytes;

@@ -286,7 +286,7 @@ impl Link {
             self.event(|_, _| ());
             return Ok(true);
         }
-        if self.event(|client, now| client.take_tails_due(now)) {
+        if self.event(OwnClient::take_tails_due) {
             self.seal_tails();
             return Ok(true);
         }

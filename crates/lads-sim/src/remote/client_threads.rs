@@ -1,7 +1,7 @@
 //! The threads of a client that use its local disk, and what calls of the program do there.
 
 use super::bytes::{Buffer, ReadBuffer, Stamp, WriteBuffer};
-use super::client_end::Link;
+use super::client_end::{Link, OwnClient};
 use super::program::{Done, Stop};
 use lads_core::remote::client::{About, Why};
 use lads_core::remote::outbox::Staging;
@@ -20,10 +20,13 @@ const DISK_FAILURES_PER_MILLE: u32 = 15;
 /// Chunks on the local disk, by slot: their bytes and a checksum.
 #[derive(Debug, Default)]
 pub(super) struct ReadDisk {
-    slots: RefCell<HashMap<Slot, (u64, BTreeMap<usize, Stamp>)>>,
+    slots: RefCell<HashMap<Slot, SavedChunk>>,
     saved: Cell<u64>,
     is_loading: Cell<bool>,
 }
+
+/// A checksum, and bytes by their places.
+type SavedChunk = (u64, BTreeMap<usize, Stamp>);
 
 /// Lets others do something before the caller continues.
 pub(super) async fn pause(polls: u64) {
@@ -96,7 +99,7 @@ impl Link {
             if self.is_lost() {
                 return self.keep_the_rest().await;
             }
-            match self.event(|client, now| client.next_staging(now)) {
+            match self.event(OwnClient::next_staging) {
                 Ok(staging) => self.put_aside(vec![staging], Why::Outlook).await?,
                 Err(wait) => self.sleep(wait).await,
             }
@@ -180,7 +183,7 @@ impl ReadDisk {
         self.saved.get()
     }
 
-    fn take(&self, slot: Slot) -> Result<(u64, BTreeMap<usize, Stamp>), String> {
+    fn take(&self, slot: Slot) -> Result<SavedChunk, String> {
         let taken = self.slots.borrow().get(&slot).cloned();
         taken.ok_or_else(|| "an empty slot is read".to_owned())
     }

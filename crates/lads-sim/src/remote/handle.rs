@@ -3,7 +3,7 @@
 use super::PATHS;
 use super::bytes::Stamp;
 use super::check::{Clock, Component, SLOTS};
-use super::client_end::{FileTail, TailGuard};
+use super::client_end::{FileTail, OwnTail, TailGuard};
 use super::disk::offsets;
 use super::program::{Done, Process, Stop};
 use super::server_end::EIO;
@@ -284,15 +284,8 @@ impl Process {
                 let Some(buffer) = link.buffer().await? else { return Ok(()) };
                 handle.tail.tail.borrow_mut().begin(at, Rc::new(buffer), link.buffer_bytes);
             }
-            let mut tail = handle.tail.tail.borrow_mut();
-            let (buffer, from) = tail.buffer().ok_or("no buffer is being filled")?;
-            let buffer = Rc::get_mut(buffer).ok_or("a buffer that is filled is being sent")?;
-            let room = &mut buffer.content[from as usize..];
-            let (now, later) = left.split_at(left.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            tail.advance(u32::try_from(now.len()).expect("a buffer is shorter"));
-            (at, left) = (at + now.len() as u64, later);
-            drop(tail);
+            let count = copy(&mut handle.tail.tail.borrow_mut(), left)?;
+            (at, left) = (at + count as u64, &left[count..]);
             link.pause().await;
         }
         Ok(())
@@ -438,7 +431,7 @@ impl Process {
         let taken = self.link.event(|client, _| client.take_failure(handle.file));
         self.forget_read(handle);
         self.link.stats(|it| it.cuts += 1);
-        let Err(error) = reply.and_then(|_| taken) else { return Ok(()) };
+        let Err(error) = reply.and(taken) else { return Ok(()) };
         self.link.shared.check.borrow_mut().excuse(stamp);
         self.failed_of(handle, error)
     }
@@ -508,4 +501,15 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// Copies bytes into the buffer that is being filled. Returns their number.
+fn copy(tail: &mut OwnTail, stamps: &[Stamp]) -> Result<usize, &'static str> {
+    let (buffer, from) = tail.buffer().ok_or("no buffer is being filled")?;
+    let buffer = Rc::get_mut(buffer).ok_or("a buffer that is filled is being sent")?;
+    let room = &mut buffer.content[from as usize..];
+    let count = stamps.len().min(room.len());
+    room[..count].copy_from_slice(&stamps[..count]);
+    tail.advance(u32::try_from(count).expect("a buffer is shorter"));
+    Ok(count)
 }
