@@ -39,5 +39,12 @@ fn the_same_seed_makes_the_same_world() {
 /// failed with `EBADF`.
 #[test]
 fn a_file_is_closed_after_its_refused_frames() {
-    sum([134, 303, 348]);
+    sum([14, 34, 103, 195]);
+}
+
+/// Bytes that were read for a client that was gone were not sent to it, and the server kept its
+/// locks.
+#[test]
+fn a_client_that_is_gone_is_forgotten() {
+    sum([18, 22, 47, 227]);
 }

@@ -1,5 +1,6 @@
 //! What must hold for the bytes of remote files: each write and each read knows what happened
-//! before it (a vector clock), and each byte of a file holds the number of the write that put it there.
+//! before it (a vector clock), and each byte of a file holds the number of the write that put it
+//! there.
 //!
 //! A component of a clock counts the writes through one file that a process opened. A process knows
 //! of its own writes through the same file at once. It knows of other writes after a flush, a lock,
