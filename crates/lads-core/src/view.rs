@@ -96,6 +96,12 @@ impl View {
         Ok(Self { filetype, extent })
     }
 
+    /// Returns the distance between two filetypes in the file, in bytes; at least 1.
+    #[must_use]
+    pub fn extent(&self) -> u64 {
+        self.extent.unsigned_abs()
+    }
+
     /// Reports whether two positions can be the same byte of the file. Such a view is only for
     /// reading.
     #[must_use]

@@ -201,7 +201,8 @@ pub const REPLIES_MAX: usize = 2048;
 pub const VISITORS_MAX: u64 = 100;
 
 /// Maximum number of runs that are compared to find out whether two extents have bytes in common.
-/// Beyond, they count as having some, which may let one wait for nothing, and changes no data. A
-/// frame of 1 MiB in rows of 512 bytes has 2,048 runs: with half, such frames of processes whose
-/// rows alternate wait for each other; with double, a comparison takes twice as long at most.
+/// Beyond, they count as having some, which may let one wait for nothing, and changes no data. Of
+/// views that repeat themselves, one period is compared. Two frames of short records have
+/// 2,000 runs: with a quarter, such frames of processes that write records in turn wait for each
+/// other; with double, a comparison takes twice as long at most.
 pub const RUNS_COMPARED_MAX: usize = 4096;
