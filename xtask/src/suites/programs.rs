@@ -183,7 +183,11 @@ impl Program {
             return Ok(self.python(build).filter(|_| is_usable));
         }
         if matches!(self.language, Language::Hdf5 { .. } | Language::Pnetcdf) {
-            return self.build_of_library(build, &tool("mpicc"));
+            let compiler = tool("mpicc");
+            // Debian's PnetCDF is for Open MPI, too.
+            let is_usable = self.language != Language::Pnetcdf || compiler.ends_with("openmpi");
+            let words = self.build_of_library(build, &compiler)?;
+            return Ok(words.filter(|_| is_usable));
         }
         let tests = self.directory.ancestors().find(|path| path.join("util/mtest.c").exists());
         let tests = tests.unwrap_or(&self.directory);
