@@ -8,11 +8,11 @@
 //!
 //! [`name`] says which servers and path a name means, [`hints`] what a user asks for in one text.
 //!
-//! [`client`] is the session of a client. [`outbox`] says what it sends next, and what it puts on a
-//! local disk; [`outlook`] how much of it, and [`kept`] is the list of its contents. [`rest`]
-//! decides when nothing is sent, [`window`] how much may be in flight, [`reading`] what is read
-//! ahead, and [`taken`] whether one more file may be opened. [`gate`] checks everything that a
-//! server sends.
+//! [`client`] is the session of a client. [`outbox`] chooses the next frame to send, and the frames
+//! to stage on a local disk; [`outlook`] how many of them, and [`kept`] is the list of that disk.
+//! [`rest`] decides when nothing is sent, [`window`] how many frames may be in flight, [`reading`]
+//! which data is cached and read ahead, and [`taken`] whether one more file may be opened. [`gate`]
+//! checks every message and frame of a server.
 //!
 //! [`server`] is the session of a server, for all its clients: [`order`] says in which order it
 //! does what a client asks for, [`writes`] in which order it does what several write, [`locks`] who

@@ -1,13 +1,14 @@
-//! The session of a client of remote files: decides what is sent, staged, kept and read ahead, and
-//! what the calls of a program wait for.
+//! The session of a client of remote files: decides which frames and requests are sent, which
+//! frames are staged, which data is cached and read ahead, and how long a call of the program
+//! waits.
 //!
-//! The owner reports what the program does ([`Client::begin_write`], [`Client::ask`], …) and what
-//! arrives (`on_…`), and asks for the next decision: [`Client::next_messages`],
+//! The owner reports the calls of the program ([`Client::begin_write`], [`Client::ask`], …) and the
+//! events of its threads (`on_…`), and asks for the next decision: [`Client::next_messages`],
 //! [`Client::next_frame`], [`Client::next_staging`], [`Client::next_save`].
 //! [`Client::next_timeout`] returns when to ask again. Times are since the program began.
 //!
-//! A call of the program that has to wait is a [`Wait`]: it goes on when [`Client::is_waiting`] is
-//! false. The bytes stay with the owner: `B` is a buffer with written bytes, `R` one with bytes
+//! A call of the program waits for a [`Wait`]: it continues when [`Client::is_waiting`] returns
+//! `false`. The bytes stay with the owner: `B` is a buffer with written bytes, `R` one with bytes
 //! that were read.
 
 mod asking;
@@ -41,15 +42,15 @@ pub use tail::{About, Tail, Target};
 /// How a client works.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Buffers for what the program writes.
+    /// Number of buffers for written data.
     pub buffers: u32,
     /// The length of each, in bytes.
     pub buffer_bytes: u32,
-    /// Chunks in memory for what is read.
+    /// Number of chunks of read data in memory.
     pub chunks_max: u32,
-    /// Bytes on the local disk for what is read.
+    /// Maximum size of read data on the local disk, in bytes.
     pub read_cache_bytes: u64,
-    /// The local disk for what is written.
+    /// The local disk for written data; `None`: a write waits for the network.
     pub stage: Option<StageSettings>,
     /// A server that sends nothing for this long counts as lost.
     pub timeout: Duration,
@@ -233,7 +234,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         staged
     }
 
-    /// The list of what is staged says that these frames are gone.
+    /// The list of the local disk records that these frames are written at the server.
     pub fn free(&mut self, staged: &[(u64, Slot)]) {
         staged.iter().for_each(|(_, slot)| self.sending.outbox.free(*slot));
     }
@@ -281,7 +282,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             }
     }
 
-    /// A call begins to wait: what it waits for is sent first.
+    /// A call begins to wait: frames that it needs are sent first.
     pub fn begin_wait(&mut self, wait: &Wait) {
         self.sending.awaited += u32::from(wait.is_for_frames());
     }
