@@ -269,6 +269,20 @@ impl Grants {
         self.held_count -= 1;
     }
 
+    /// The frame arrived, and its buffer is free again without it: the source sends it again, and
+    /// uses the same grant.
+    ///
+    /// # Panics
+    /// If no frame of this OST has a buffer.
+    pub fn on_dropped(&mut self, ost: OstId) {
+        let book = &mut self.osts[ost.index()];
+        assert!(book.held > 0, "a frame for {ost} is dropped that is not there: {book:?}");
+        book.held -= 1;
+        book.outstanding += 1;
+        self.out_count += 1;
+        self.held_count -= 1;
+    }
+
     /// The frame's buffer is free again.
     ///
     /// # Panics

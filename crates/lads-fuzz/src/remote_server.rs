@@ -58,8 +58,11 @@ pub struct Reached {
 /// As [`run`].
 #[must_use]
 pub fn play(bytes: &[u8]) -> Reached {
-    let mut server = Server::new("host".to_owned(), ROOM);
-    let clients = [(); 2].map(|()| Client::new(server.connect(Instant::START)));
+    let mut server = Server::new("host".to_owned(), ROOM, 2);
+    let clients = [0, 1].map(|index| {
+        let ticket = Ticket([index; 16]);
+        Client::new(ticket, server.connect(ticket, Instant::START))
+    });
     let (writing, reached) = (Vec::new(), Reached::default());
     let mut host = Host { choices: Choices::new(bytes), server, clients, writing, reached };
     for _ in 0..STEPS_MAX {

@@ -29,7 +29,7 @@ use crate::frame::{Header, Row};
 use crate::staging::{Slot, Slots};
 use asking::Requests;
 use line::Line;
-pub use line::Loss;
+pub use line::{Loss, Trouble};
 use read::ReadSide;
 pub use read::{Read, ReadBytes, Step};
 use sending::Sending;
@@ -190,9 +190,10 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         let outbox = &self.sending.outbox;
         let admitted = self.line.gate.admit(message, |frame| outbox.is_in_flight(frame));
         let message = admitted.map_err(|breach| breach.to_string())?;
-        self.line.heard_at = now;
+        self.line.on_heard(&message, now);
         match message {
-            ToClient::Hello { .. } | ToClient::Heartbeat => {}
+            ToClient::Hello { .. } | ToClient::Heartbeat | ToClient::Ticket(_) => {}
+            ToClient::Resumed { requests, frames } => self.resume(requests, frames)?,
             ToClient::Fatal(text) => return Err(text),
             ToClient::Grant(count) => {
                 self.sending.outbox.on_grant(count);
@@ -240,6 +241,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     }
 
     fn on_reply(&mut self, number: u64, outcome: Outcome) {
+        let Some(number) = self.requests.on_reply(number) else { return };
         if let Some(file) = self.requests.take_deferred(number) {
             if let Outcome::Failed(failure) = outcome {
                 self.requests.failures.entry(file).or_insert(failure);
@@ -294,7 +296,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
 
     /// The messages to be sent, in their order.
     pub fn next_messages(&mut self) -> Vec<ToServer> {
-        if self.line.loss.is_some() {
+        if !self.line.is_open() {
             return Vec::new();
         }
         while let Some((file, call)) = self.next_held() {
@@ -305,14 +307,20 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             self.reading.begin_ahead(number, target.file, &positions);
             self.request(true, read::call(target.view, &positions), None);
         }
-        self.requests.unsent.drain(..).collect()
+        let is_confirming = self.line.confirms();
+        let heard = (is_confirming || self.requests.is_lively).then(|| self.line.confirm());
+        self.requests.is_lively = false;
+        let confirmation = heard.map(|heard| ToServer::Heartbeat { heard });
+        self.requests.take_unsent().into_iter().chain(confirmation).collect()
     }
 
     /// Reports whether there are messages to be sent.
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        self.line.loss.is_none()
-            && (!self.requests.unsent.is_empty()
+        self.line.is_open()
+            && (self.requests.has_unsent()
+                || self.requests.is_lively
+                || self.line.confirms()
                 || self.requests.held.iter().any(|held| !self.is_held(held))
                 || self.next_ahead().is_some())
     }
@@ -333,7 +341,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         }
         let number = self.requests.add(frames_before, call, deferred);
         if self.line.loss.is_some() {
-            self.requests.unsent.clear();
+            self.requests.forget_made();
         }
         number
     }

@@ -56,8 +56,22 @@ pub enum Breach {
 /// The requests that a server owes something, and what it owes.
 #[derive(Debug, Default)]
 pub struct Gate {
-    has_greeted: bool,
+    state: State,
+    has_ticket: bool,
     owed: HashMap<u64, Owed>,
+}
+
+/// What a connection begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// The greeting comes next.
+    #[default]
+    Begun,
+    /// The same, and then what the server has of this client.
+    BegunAgain,
+    /// What the server has of this client comes next.
+    Greeted,
+    Open,
 }
 
 /// The answer that a request asks for.
@@ -76,6 +90,8 @@ enum Owed {
         /// The number of bytes in the answer, if it has arrived.
         in_answer: Option<u64>,
     },
+    /// It is asked for again under another number. An answer may be on its way.
+    Nothing,
 }
 
 impl Owed {
@@ -97,6 +113,7 @@ impl Owed {
     /// Takes an answer. Returns whether something is owed still.
     fn answer(&mut self, outcome: Outcome) -> Result<bool, Breach> {
         match (self, outcome) {
+            (Self::Nothing, _) => Ok(false),
             (Self::Bytes { in_frame, .. }, Outcome::Failed(_) | Outcome::Lost) => {
                 if let Outcome::Failed(failure) = outcome {
                     check_failure(failure)?;
@@ -132,6 +149,17 @@ impl Owed {
 }
 
 impl Gate {
+    /// The client connects again: the greeting comes anew, and then what the server has.
+    pub fn on_connected_again(&mut self) {
+        self.state = State::BegunAgain;
+    }
+
+    /// The request for bytes is made again under another number. An answer that was on its way is
+    /// not looked at; bytes do not come.
+    pub fn abandon(&mut self, number: u64) {
+        self.owed.insert(number, Owed::Nothing);
+    }
+
     /// A request is sent.
     pub fn on_asked(&mut self, number: u64, call: &Call) {
         self.owed.insert(number, Owed::by(call));
@@ -147,8 +175,14 @@ impl Gate {
         message: ToClient,
         is_in_flight: impl Fn(u64) -> bool,
     ) -> Result<ToClient, Breach> {
-        let is_greeting = matches!(message, ToClient::Hello { .. });
-        if is_greeting == self.has_greeted {
+        let is_right = match (self.state, &message) {
+            (State::Begun | State::BegunAgain, ToClient::Hello { .. }) => true,
+            (State::Greeted, ToClient::Resumed { .. } | ToClient::Fatal(_)) => true,
+            (State::Open, ToClient::Ticket(_)) => !std::mem::replace(&mut self.has_ticket, true),
+            (State::Open, ToClient::Hello { .. } | ToClient::Resumed { .. }) => false,
+            (state, _) => state == State::Open,
+        };
+        if !is_right {
             return Err(Breach::Greeting);
         }
         match &message {
@@ -157,8 +191,10 @@ impl Gate {
             }
             ToClient::Hello { name, .. } => {
                 check_text(name)?;
-                self.has_greeted = true;
+                let is_new = self.state == State::Begun;
+                self.state = if is_new { State::Open } else { State::Greeted };
             }
+            ToClient::Resumed { .. } => self.state = State::Open,
             ToClient::Fatal(text) => {
                 check_text(text)?;
                 return Ok(ToClient::Fatal(escape(text.as_bytes())));
@@ -170,7 +206,7 @@ impl Gate {
             }
             ToClient::Again(frame) if !is_in_flight(*frame) => return Err(Breach::Refused),
             // No more is sent than was written, whatever was granted or recalled.
-            ToClient::Grant(_) | ToClient::Heartbeat => {}
+            ToClient::Grant(_) | ToClient::Heartbeat | ToClient::Ticket(_) => {}
             ToClient::Again(_) | ToClient::Recall(_) => {}
         }
         Ok(message)

@@ -15,7 +15,7 @@ use crate::units::EntryId;
 use crate::{wire_enum, wire_struct};
 
 /// The version of what is said here.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The longest message to a server, in bytes: the largest filetype, with a little beside it.
 pub const TO_SERVER_BYTES_MAX: usize = 25 * VIEW_PARTS_MAX + (64 << 10);
@@ -33,6 +33,10 @@ pub struct FileNumber(pub u32);
 /// A view that a client has set, as the client numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ViewNumber(pub u32);
+
+/// What a client shows when it connects again: random, and known to it and its server alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(pub [u8; 16]);
 
 /// A write that is one frame, as its client numbers it: below 2^31. A number may be used again when
 /// its write is done.
@@ -92,10 +96,25 @@ pub enum ToServer {
         /// The program and its host, for messages to a user.
         name: String,
     },
+    /// The first message of a client that was connected before.
+    Resume {
+        /// [`VERSION`] of the client.
+        version: u16,
+        /// What it got with the first connection.
+        ticket: Ticket,
+        /// As in [`Self::Heartbeat`].
+        heard: u64,
+    },
     /// Something to be done.
     Request(Request),
     /// This end is alive.
-    Heartbeat,
+    Heartbeat {
+        /// The number of messages that it has heard since it connected for the first time
+        /// ([`ToClient::is_counted`]).
+        heard: u64,
+    },
+    /// This end asks for nothing more: when the connection ends, it does not connect again.
+    Bye,
 }
 
 /// Something that a client asks for.
@@ -272,6 +291,16 @@ pub enum ToClient {
         /// The host of the server, for messages to a user.
         name: String,
     },
+    /// What the client shows if it connects again.
+    Ticket(Ticket),
+    /// The client is connected again: nothing is lost of what the server had, and what it had not
+    /// is to be sent again.
+    Resumed {
+        /// How many requests the server has.
+        requests: u64,
+        /// How many frames.
+        frames: u64,
+    },
     /// A request is done.
     Reply {
         /// Its number.
@@ -292,6 +321,20 @@ pub enum ToClient {
     Heartbeat,
     /// The connection ends; the text says why.
     Fatal(String),
+}
+
+impl ToClient {
+    /// Reports whether the message is counted: the server keeps those that the client has not
+    /// confirmed, and sends them again on the next connection.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        match self {
+            Self::Reply { .. } | Self::Written(_) | Self::Grant(_) => true,
+            Self::Again(_) | Self::Recall(_) => true,
+            Self::Hello { .. } | Self::Ticket(_) | Self::Resumed { .. } => false,
+            Self::Heartbeat | Self::Fatal(_) => false,
+        }
+    }
 }
 
 /// What came of a request.
@@ -327,6 +370,7 @@ pub struct Written {
 
 wire_struct!(FileNumber { 0 });
 wire_struct!(ViewNumber { 0 });
+wire_struct!(Ticket { 0 });
 wire_struct!(Request { number, frames_before, call });
 wire_struct!(OpenMode { reads, writes, creates, is_new });
 wire_struct!(Failure { operation, errno });
@@ -337,7 +381,13 @@ crate::wire_list!(Written);
 crate::wire_list!(Unsent);
 wire_enum!(LockKind { 0 => Shared, 1 => Exclusive });
 wire_enum!(Outcome { 0 => Done, 1 => Number(number), 2 => Failed(failure), 3 => Lost });
-wire_enum!(ToServer { 1 => Hello { version, name }, 2 => Request(request), 3 => Heartbeat });
+wire_enum!(ToServer {
+    1 => Hello { version, name },
+    2 => Request(request),
+    3 => Heartbeat { heard },
+    4 => Resume { version, ticket, heard },
+    5 => Bye,
+});
 wire_enum!(ToClient {
     1 => Hello { version, name },
     2 => Reply { number, outcome },
@@ -347,6 +397,8 @@ wire_enum!(ToClient {
     6 => Fatal(text),
     7 => Again(frame),
     8 => Recall(write),
+    9 => Ticket(ticket),
+    10 => Resumed { requests, frames },
 });
 wire_enum!(Call {
     1 => Open { file, path, mode, group },
@@ -428,6 +480,12 @@ mod tests {
             comes_back(&ToServer::Request(Request { number, frames_before: 2, call }));
         }
         comes_back(&ToServer::Hello { version: VERSION, name: "me".to_owned() });
+        let ticket = Ticket([7; 16]);
+        comes_back(&ToServer::Resume { version: VERSION, ticket, heard: 1 << 40 });
+        comes_back(&ToServer::Heartbeat { heard: 9 });
+        comes_back(&ToServer::Bye);
+        comes_back(&ToClient::Ticket(ticket));
+        comes_back(&ToClient::Resumed { requests: 1, frames: 2 });
         let failure = Failure { operation: Operation::Write, errno: 28 };
         let written = vec![Written { frame: 3, failure: Some(failure) }];
         comes_back(&ToClient::Written(written));

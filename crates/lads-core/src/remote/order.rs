@@ -255,9 +255,17 @@ impl Order {
         self.coming.len()
     }
 
-    /// Takes the numbers of these frames, which will not be placed.
+    /// Takes the numbers of these frames, which will not be placed: they are the last that have
+    /// come. They count as not come.
     pub fn take_coming(&mut self) -> Vec<u64> {
+        self.frames -= self.coming.len() as u64;
         self.coming.drain(..).map(|frame| frame.number).collect()
+    }
+
+    /// How many requests have come, and how many frames.
+    #[must_use]
+    pub fn come(&self) -> (u64, u64) {
+        (self.requests, self.frames)
     }
 
     /// Whether one more filetype may be kept, of this many bytes.

@@ -56,6 +56,8 @@ pub struct Outbox<B, T> {
     sent: u64,
     /// Frames that are sent, by the number of frames that were sent before.
     under_way: BTreeMap<u64, u64>,
+    /// Those of them that are sent once more, with the same numbers: the connection broke.
+    once_more: BTreeSet<u64>,
     /// Frames that are not sent and that others wait for.
     recalled: BTreeSet<u64>,
     /// For how many frames the server has room.
@@ -157,6 +159,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             waiting: BTreeSet::new(),
             sent: 0,
             under_way: BTreeMap::new(),
+            once_more: BTreeSet::new(),
             recalled: BTreeSet::new(),
             grants: 0,
             in_memory: 0,
@@ -275,9 +278,40 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.unsent.range(..count).map(|id| &self.frames[id])
     }
 
+    /// The connection is there again, and this many frames were there before it broke. Those that
+    /// were sent after them are sent once more, before all others.
+    pub fn resume(&mut self, frames: u64) {
+        self.once_more = self.under_way.range(frames..).map(|(number, _)| *number).collect();
+    }
+
+    /// The connection broke: nothing is sent once more on it.
+    pub fn on_broken(&mut self) {
+        self.once_more.clear();
+    }
+
+    /// Reports whether frames are to be sent once more.
+    #[must_use]
+    pub fn is_resuming(&self) -> bool {
+        !self.once_more.is_empty()
+    }
+
     /// The next frame that can be sent now. It counts as sent from then on; a buffer in memory is
     /// kept until it is written. Somebody waits for a frame: then the oldest goes first.
     pub fn next(&mut self, is_waited_for: bool) -> Option<Next<B, T>> {
+        let (number, id) = match self.once_more.pop_first() {
+            Some(number) => (number, self.under_way[&number]),
+            None => self.next_new(is_waited_for)?,
+        };
+        let frame = &self.frames[&id];
+        let (about, place, view) = (frame.about.clone(), frame.place.clone(), frame.goes.view);
+        let (write, is_announced) = (WriteNumber::after(id), frame.is_announced);
+        let of = FrameOf { view, write, is_announced };
+        let is_last_grant = self.grants == 0 && self.once_more.is_empty();
+        Some(Next { number, of, about, place, is_last_grant })
+    }
+
+    /// The next frame that was not sent, and its number from now on.
+    fn next_new(&mut self, is_waited_for: bool) -> Option<(u64, u64)> {
         let id = self.find_next(is_waited_for)?;
         let number = self.sent;
         self.sent += 1;
@@ -285,11 +319,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let view = self.frames[&id].goes.view;
         self.take_from_unsent(id, view);
         self.under_way.insert(number, id);
-        let frame = &self.frames[&id];
-        let (about, place) = (frame.about.clone(), frame.place.clone());
-        let (write, is_announced) = (WriteNumber::after(id), frame.is_announced);
-        let of = FrameOf { view, write, is_announced };
-        Some(Next { number, of, about, place, is_last_grant: self.grants == 0 })
+        Some((number, id))
     }
 
     /// Returns the frames that are neither sent nor announced, and marks them as announced.
@@ -326,6 +356,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// A frame was refused, and can be sent again.
     pub fn again(&mut self, number: u64) {
         let Some(id) = self.under_way.remove(&number) else { return };
+        self.once_more.remove(&number);
         let frame = self.frames.get_mut(&id).expect("it is not written");
         frame.is_announced = true;
         let (view, is_in_memory) = (frame.goes.view, matches!(frame.place, Place::Memory(_)));
@@ -359,7 +390,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     #[must_use]
     pub fn has_next(&self) -> bool {
         let is_moving = self.unsent.first().is_none_or(|oldest| self.is_moving(*oldest));
-        !is_moving && self.grants > 0 || self.find_next(false).is_some()
+        self.is_resuming() || !is_moving && self.grants > 0 || self.find_next(false).is_some()
     }
 
     fn find_next(&self, is_waited_for: bool) -> Option<u64> {
@@ -404,6 +435,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// before. If it is on the local disk, its slot is used again after [`Self::free`].
     pub fn on_written(&mut self, number: u64) -> Option<Gone<T>> {
         let id = self.under_way.remove(&number)?;
+        self.once_more.remove(&number);
         let frame = self.frames.remove(&id)?;
         let staged = match frame.place {
             Place::Staged(slot) => Some((id, slot)),
@@ -493,6 +525,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.unsent_of_views.clear();
         self.waiting.clear();
         self.under_way.clear();
+        self.once_more.clear();
         self.recalled.clear();
         self.in_memory = 0;
     }

@@ -151,6 +151,32 @@ pub const STALL_TIMEOUTS: u32 = 10;
 /// twice as often for nothing; with double, one word that is late is half of that time.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
+/// A client whose connection is broken tries for as many times [`TIMEOUT`] to connect again. With
+/// half, a line that is down for a minute ends the program; with double, a program waits four
+/// minutes for a server that is gone.
+pub const AWAY_TIMEOUTS: u32 = 2;
+
+/// The interval between two attempts to connect again. With half, twice as many attempts meet a
+/// server that has many clients and is just back; with double, a program waits twice as long after
+/// a line was down for a moment.
+pub const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// For this long a server keeps everything of a client whose connection is broken, if no other
+/// client waits for it ([`SILENCE_MAX`]): as long as the client tries to connect again. With half,
+/// it tries in vain half of the time; with double, files of programs that were killed stay open for
+/// four minutes.
+pub const AWAY_MAX: Duration = Duration::from_secs(120);
+
+/// A client confirms when it has heard this many messages. With half, it sends twice as many for
+/// that; double is memory of the server.
+pub const CONFIRM_MESSAGES: u64 = 64;
+
+/// A server keeps this many messages that a client has not confirmed; beyond, the client cannot
+/// connect again. A line of 1 s with 1,000 frames in a second holds a quarter of it. Half is enough
+/// for that, too, but not for a client that is stopped for a moment; double is memory of the
+/// server.
+pub const UNCONFIRMED_MAX: usize = 4096;
+
 /// A client that has a lock for which others wait, and says nothing for as long though nothing is
 /// done for it, is cut off: as long as a client waits for a server that is silent. With half, a
 /// program that a debugger stops for a moment is lost; with double, all others wait twice as long.

@@ -15,10 +15,11 @@ mod client;
 use super::groups::Groups;
 use super::locks::{ClientNumber, FileId, Grant, Locks, Owner};
 use super::message::{
-    Call, FRAME_BYTES, Failure, FileNumber, OpenMode, Outcome, Request, ToClient, ToServer,
+    Call, FRAME_BYTES, Failure, FileNumber, OpenMode, Outcome, Request, Ticket, ToClient, ToServer,
     VERSION, Written,
 };
 use super::order::Placed;
+use super::policy::AWAY_MAX;
 use super::writes::{Access, Action, Turn, Writes};
 use crate::frame::{Header, Row};
 use crate::issue::Operation;
@@ -41,6 +42,12 @@ pub enum Breach {
     /// A frame for which there is no room.
     #[error("a frame that was not granted")]
     Grant,
+    /// It confirms messages that were not sent.
+    #[error("the confirmation of a message that was not sent")]
+    Confirmed,
+    /// It connects again in the middle of a connection.
+    #[error("an unexpected greeting")]
+    Greeting,
 }
 
 /// The session.
@@ -50,6 +57,8 @@ pub struct Server {
     name: String,
     /// How many frames of each client may be here.
     frames_each: u32,
+    /// How many clients may be away at a time.
+    away_max: usize,
     clients: HashMap<ClientNumber, Client>,
     numbers: u64,
     writes: Writes,
@@ -149,12 +158,14 @@ pub enum Act {
 }
 
 impl Server {
-    /// A server without clients, with room for `frames_each` frames of each.
+    /// A server without clients, with room for `frames_each` frames of each. It keeps what belongs
+    /// to `away_max` clients whose connection is broken.
     #[must_use]
-    pub fn new(name: String, frames_each: u32) -> Self {
+    pub fn new(name: String, frames_each: u32, away_max: u32) -> Self {
         Self {
             name,
             frames_each,
+            away_max: away_max as usize,
             clients: HashMap::new(),
             numbers: 0,
             writes: Writes::default(),
@@ -165,12 +176,91 @@ impl Server {
         }
     }
 
-    /// A client has connected.
-    pub fn connect(&mut self, now: Instant) -> ClientNumber {
+    /// A client has connected for the first time. It shows the ticket, which is random, when it
+    /// connects again.
+    pub fn connect(&mut self, ticket: Ticket, now: Instant) -> ClientNumber {
         self.numbers += 1;
         let number = ClientNumber(self.numbers);
-        self.clients.insert(number, Client::new(self.name.clone(), self.frames_each, now));
+        let ticket = (self.away_max > 0).then_some(ticket);
+        let client = Client::new(self.name.clone(), self.frames_each, ticket, now);
+        self.clients.insert(number, client);
         number
+    }
+
+    /// Returns the client that has this ticket.
+    #[must_use]
+    pub fn find(&self, ticket: Ticket) -> Option<ClientNumber> {
+        let found = self.clients.iter().find(|(_, client)| client.has_ticket(ticket));
+        found.map(|(number, _)| *number)
+    }
+
+    /// The connection of a client is broken, and nothing more arrives on it. Returns whether the
+    /// client may connect again; otherwise [`Self::on_gone`] follows. What was read for it and is
+    /// not sent is forgotten.
+    pub fn on_broken(&mut self, number: ClientNumber, now: Instant) -> bool {
+        self.news.insert(number);
+        if !self.client(number).is_some_and(|client| client.may_return()) {
+            return false;
+        }
+        let coming = self.client(number).map(|client| client.begin_absence(now));
+        let coming = coming.into_iter().flatten();
+        self.work.extend(coming.map(|frame| Work::Drop { client: number, frame }));
+        while self.away().count() > self.away_max {
+            self.give_up_oldest();
+        }
+        // A request may have waited behind a read.
+        if let Err(breach) = self.go_on(number) {
+            self.on_gone(number, Some(breach.to_string()));
+        }
+        !self.is_over(number)
+    }
+
+    /// A client is connected again, and has heard as many counted messages on all connections
+    /// before this one. Returns `false` if it has nothing here.
+    ///
+    /// # Errors
+    /// If it cannot have heard as many.
+    pub fn resume(
+        &mut self,
+        number: ClientNumber,
+        heard: u64,
+        now: Instant,
+    ) -> Result<bool, Breach> {
+        self.news.insert(number);
+        let name = self.name.clone();
+        let Some(client) = self.client(number).filter(|it| it.away_since.is_some()) else {
+            return Ok(false);
+        };
+        match client.end_absence(name, heard, now) {
+            true => Ok(true),
+            false => Err(Breach::Confirmed),
+        }
+    }
+
+    /// Gives up the client whose connection is broken for the longest time. Returns whether there
+    /// is one.
+    pub fn give_up_oldest(&mut self) -> bool {
+        let oldest = self.away().min().map(|(_, number)| number);
+        oldest.into_iter().for_each(|number| self.on_gone(number, None));
+        oldest.is_some()
+    }
+
+    /// Reports whether the connection of a client is broken, and the client may connect again.
+    #[must_use]
+    pub fn is_away(&self, number: ClientNumber) -> bool {
+        self.away().any(|(_, it)| it == number)
+    }
+
+    /// Reports whether a client without a connection has frames that are here.
+    #[must_use]
+    pub fn has_memory(&self, number: ClientNumber) -> bool {
+        self.clients.get(&number).is_some_and(Client::has_memory)
+    }
+
+    /// The clients whose connection is broken, and since when.
+    fn away(&self) -> impl Iterator<Item = (Instant, ClientNumber)> {
+        let clients = self.clients.iter().filter(|(_, client)| !client.is_over);
+        clients.filter_map(|(number, client)| Some((client.away_since?, *number)))
     }
 
     /// A message has come.
@@ -187,8 +277,18 @@ impl Server {
         client.active_at = now;
         match message {
             ToServer::Hello { version, .. } if version != VERSION => Err(Breach::Version(version)),
-            ToServer::Hello { .. } | ToServer::Heartbeat => Ok(()),
+            ToServer::Hello { .. } => Ok(()),
+            ToServer::Resume { .. } => Err(Breach::Greeting),
+            ToServer::Heartbeat { heard } => match client.replies.confirm(heard) {
+                true => Ok(()),
+                false => Err(Breach::Confirmed),
+            },
+            ToServer::Bye => {
+                client.is_leaving = true;
+                Ok(())
+            }
             ToServer::Request(request) => {
+                client.is_leaving = false;
                 client.order.on_request(request.number)?;
                 client.requests.push_back(request);
                 self.go_on(number)
@@ -318,8 +418,7 @@ impl Server {
         result: Result<u32, Failure>,
     ) -> Result<bool, Breach> {
         let Some(client) = self.clients.get_mut(&number) else { return Ok(false) };
-        if result.is_ok_and(|count| count > 0) && !client.is_over {
-            client.begin_sending();
+        if result.is_ok_and(|count| count > 0) && client.begin_sending(request) {
             return Ok(true);
         }
         client.end_read(request, result.map_or_else(Outcome::Failed, |_| Outcome::Number(0)));
@@ -445,7 +544,7 @@ impl Server {
     }
 
     /// The clients that others wait for, and that were silent for `silence_max` although nothing
-    /// is done for them. `away`: for how long this process was stopped since the last call.
+    /// is done for them; and those whose connection is broken for too long. `away`: for how long this process was stopped since the last call.
     pub fn silent(
         &mut self,
         now: Instant,
@@ -454,13 +553,15 @@ impl Server {
     ) -> Vec<ClientNumber> {
         for client in self.clients.values_mut() {
             client.active_at = (client.active_at + away).min(now);
+            client.away_since = client.away_since.map(|since| (since + away).min(now));
         }
         let holding_up = self.locks.holding_up().into_iter().chain(self.writes.holding_up());
         let is_silent = |number: &ClientNumber| {
             let is_late = |it: &Client| now.since(it.active_at) >= silence_max;
             self.clients.get(number).is_some_and(|it| !it.is_busy() && is_late(it))
         };
-        holding_up.filter(is_silent).collect()
+        let gone = self.away().filter(|(since, _)| now.since(*since) >= AWAY_MAX);
+        holding_up.filter(is_silent).chain(gone.map(|(_, number)| number)).collect()
     }
 
     /// A client that is not gone.

@@ -31,7 +31,6 @@ pub use options::{ClientOptions, ReadCacheOptions, StageOptions, StageSettings};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,12 +80,12 @@ impl Client {
         Self::begin(Server::Here, options, move || start_here(&path))
     }
 
-    /// A client with a connection that is made by a thread of its own: the program may go on
+    /// A client with a connection that is made by a thread of its own, and made again if it breaks: the program may go on
     /// meanwhile, and a signal for a write to what is gone would stay with the thread that wrote.
     pub(super) fn begin(
         server: Server,
         options: &ClientOptions,
-        connect: impl FnOnce() -> Result<Connection, RemoteError> + Send + 'static,
+        connect: impl FnMut() -> Result<Connection, RemoteError> + Send + 'static,
     ) -> Result<Self, RemoteError> {
         // The threads of the connection are in a program that has handlers of its own.
         let _quiet = lads_sys::SignalsBlocked::begin();
@@ -94,16 +93,7 @@ impl Client {
         let link = Link::new(server, name.clone(), options);
         let link = link.map_err(|error| RemoteError::unusable(&name, &error))?;
         let connecting = Arc::downgrade(&link);
-        let begun = spawn("lads-connect", move || {
-            let panicked = |_| Err(RemoteError::lost("a thread panicked"));
-            let connected = catch_unwind(AssertUnwindSafe(connect)).unwrap_or_else(panicked);
-            match (connecting.upgrade(), connected) {
-                (Some(link), Ok(connection)) => link.on_connected(connection),
-                (Some(link), Err(error)) => link.end(error),
-                (None, Ok(connection)) => connection.line.end(),
-                (None, Err(_)) => {}
-            }
-        });
+        let begun = spawn("lads-connect", move || Link::stay_connected(&connecting, connect));
         begun.map_err(|error| RemoteError::unusable(&name, &error.into()))?;
         if !options.defers_connecting {
             link.wait_until_connected()?;
@@ -119,7 +109,9 @@ impl Client {
         server: Server,
         options: &ClientOptions,
     ) -> Result<Self, RemoteError> {
-        Self::begin(server, options, || Ok(connection))
+        let mut connection = Some(connection);
+        let gone = || RemoteError::lost("there is one connection");
+        Self::begin(server, options, move || connection.take().ok_or_else(gone))
     }
 
     /// What the server is called, for the user.
@@ -158,10 +150,16 @@ impl Client {
         self.link.cache().synced()
     }
 
-    /// Cuts the connection.
+    /// The connection is lost, and the server does not wait for another one.
     #[cfg(test)]
     pub(super) fn cut(&self) {
         self.link.cut();
+    }
+
+    /// The connection breaks.
+    #[cfg(test)]
+    pub(super) fn break_line(&self) {
+        self.link.break_line();
     }
 
     /// Opens a file; processes that open it together give the same `group`. With `defers` it does

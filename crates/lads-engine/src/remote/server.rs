@@ -20,7 +20,7 @@ use crate::transport::tcp::Service;
 use lads_core::remote::descriptors::Descriptors;
 use lads_core::remote::policy::{HERE_BUFFERS_BYTES, SILENCE_MAX};
 use reach::Reach;
-use session::Shared;
+use session::{Limits, Shared};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -88,7 +88,8 @@ impl FileServer {
                 "at most {clients} clients can connect, not {sessions_max}: ulimit -n is {limit}"
             )
         });
-        let shared = Shared::open(reach, layouts, (shares.clients, shares.files), *buffers_bytes)?;
+        let clients = Limits { clients: shares.clients, away: shares.clients, files: shares.files };
+        let shared = Shared::open(reach, layouts, clients, *buffers_bytes)?;
         let service = Service::open(config.listen, config.token.0, shares.visitors)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
         Ok(Self { service, shared, silence_max: SILENCE_MAX, notice })
@@ -138,7 +139,9 @@ impl OwnServerConfig {
         let reach = root.as_ref().map_or(Ok(Reach::Everything), |root| Reach::below(root))?;
         let layouts = crate::layout::open(layout, root.as_ref().unwrap_or(near))?;
         // Only its own client is served: the system limits its files.
-        Shared::open(reach, layouts, (1, u32::MAX), *buffers_bytes)
+        // It has one connection.
+        let limits = Limits { clients: 1, away: 0, files: u32::MAX };
+        Shared::open(reach, layouts, limits, *buffers_bytes)
     }
 }
 
@@ -271,7 +274,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let layouts = crate::layout::open("synthetic:osts=3,stripe_size=64K", place.path());
         let reach = Reach::below(place.path()).unwrap();
-        let shared = Shared::open(reach, layouts.unwrap(), (1, 9), 4 << 20).unwrap();
+        let limits = Limits { clients: 1, away: 0, files: 9 };
+        let shared = Shared::open(reach, layouts.unwrap(), limits, 4 << 20).unwrap();
         shared.storage.start_threads().unwrap();
         let (messages, frames) = (socket_pair().unwrap(), socket_pair().unwrap());
         let Connection { line, transport, channel } = end(&messages.0, frames.0);

@@ -5,31 +5,45 @@ use lads_core::message::wire::Wire;
 use lads_core::remote::message::{decode, encode};
 use std::io::{self, Read, Write};
 
-/// Reads a message of at most this many bytes; `None` at the end of the channel.
+/// Why no message was read.
+#[derive(Debug)]
+pub(super) enum Unheard {
+    /// The channel has ended, or is lost.
+    Ended(String),
+    /// What comes is no message.
+    Nonsense(String),
+}
+
+impl From<io::Error> for Unheard {
+    fn from(error: io::Error) -> Self {
+        Self::Ended(error.to_string())
+    }
+}
+
+/// Reads a message of at most this many bytes.
 ///
 /// # Errors
-/// If the channel is lost, or what comes is no message.
+/// If there is none.
 pub(super) fn hear<M: Wire>(
     from: &mut (impl Read + ?Sized),
     bytes_max: usize,
-) -> io::Result<Option<M>> {
+) -> Result<M, Unheard> {
     let mut length = [0; LENGTH_BYTES];
-    match from.read_exact(&mut length) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        Err(error) => return Err(error),
-    }
+    from.read_exact(&mut length).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Unheard::Ended("it closed the connection".to_owned()),
+        _ => error.into(),
+    })?;
     let length = u32::from_le_bytes(length) as usize;
     if length > bytes_max {
-        return Err(io::Error::other(format!("a message of {length} bytes")));
+        return Err(Unheard::Nonsense(format!("a message of {length} bytes")));
     }
     // Memory grows with what has come, not with what is announced.
     let mut body = Vec::new();
     from.take(length as u64).read_to_end(&mut body)?;
     if body.len() < length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
-    decode(&body).map(Some).map_err(io::Error::other)
+    decode(&body).map_err(|error| Unheard::Nonsense(error.to_string()))
 }
 
 /// Writes messages.

@@ -8,7 +8,7 @@ use crate::remote::message::{
 use crate::remote::reading::ChunkBytes;
 use crate::remote::taken::Taken;
 use crate::view::View;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,8 +20,15 @@ use crate::remote::reading::Prefetch;
 pub(super) struct Requests<R> {
     /// How many were made.
     pub(super) count: u64,
-    /// What is to be sent.
-    pub(super) unsent: VecDeque<ToServer>,
+    /// Those that the server may not have, those that are to be sent, and reads whose bytes are not
+    /// here.
+    made: BTreeMap<u64, Request>,
+    /// How many were sent.
+    sent: u64,
+    /// Reads that were made again, and the number under which they are known here.
+    again: HashMap<u64, u64>,
+    /// Whether the server is told that this process lives.
+    pub(super) is_lively: bool,
     /// Those whose reply a call of the program waits for.
     waited_for: HashMap<u64, Waited<R>>,
     /// Those for which nobody waits, and their files.
@@ -77,7 +84,10 @@ impl<R> Default for Requests<R> {
     fn default() -> Self {
         Self {
             count: 0,
-            unsent: VecDeque::new(),
+            made: BTreeMap::new(),
+            sent: 0,
+            again: HashMap::new(),
+            is_lively: false,
             waited_for: HashMap::new(),
             deferred: HashMap::new(),
             held: Vec::new(),
@@ -113,8 +123,78 @@ impl<R> Requests<R> {
             self.waited_for.insert(number, waited);
         }
         self.taken.on_call(&call);
-        self.unsent.push_back(ToServer::Request(Request { number, frames_before, call }));
+        self.made.insert(number, Request { number, frames_before, call });
         number
+    }
+
+    /// Takes the requests that are to be sent.
+    pub(super) fn take_unsent(&mut self) -> Vec<ToServer> {
+        let unsent = self.made.range(std::mem::replace(&mut self.sent, self.count)..);
+        unsent.map(|(_, request)| ToServer::Request(request.clone())).collect()
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sent < self.count
+    }
+
+    /// How many requests were sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The connection is lost: none is sent any more.
+    pub(super) fn forget_made(&mut self) {
+        self.made.clear();
+        self.sent = self.count;
+    }
+
+    /// A reply has come. Returns the number under which the request is known here; `None` if nobody
+    /// waits for it, or it was made again.
+    pub(super) fn on_reply(&mut self, number: u64) -> Option<u64> {
+        if !matches!(self.made.get(&number)?.call, Call::Read { .. }) {
+            self.made.remove(&number);
+        }
+        Some(self.known(number))
+    }
+
+    /// The number under which a read is known here.
+    pub(super) fn known(&self, number: u64) -> u64 {
+        self.again.get(&number).copied().unwrap_or(number)
+    }
+
+    /// The server has as many requests: the others are sent again.
+    pub(super) fn resume(&mut self, requests: u64) {
+        self.sent = requests;
+    }
+
+    /// Takes the reads that the server had before the connection broke, and whose bytes are not
+    /// here: the number of each at the server, and the one under which it is known here.
+    pub(super) fn take_unread(&mut self, requests: u64) -> Vec<(u64, u64, Call)> {
+        let is_read = |it: &Request| matches!(it.call, Call::Read { .. });
+        let reads = self.made.extract_if(..requests, |_, it| is_read(it));
+        let reads: Vec<_> = reads.map(|(number, request)| (number, request.call)).collect();
+        let known = |(number, call)| (number, self.again.remove(&number).unwrap_or(number), call);
+        let reads = reads.into_iter().map(known).collect::<Vec<_>>();
+        reads.into_iter().filter(|(_, known, _)| !self.is_answered(*known)).collect()
+    }
+
+    /// A read is made once more, under another number for the server.
+    pub(super) fn add_again(&mut self, known: u64, frames_before: u64, call: Call) -> u64 {
+        let number = self.count;
+        self.count += 1;
+        self.made.insert(number, Request { number, frames_before, call });
+        self.again.insert(number, known);
+        if let Some(waited) = self.waited_for.get_mut(&known) {
+            (waited.outcome, waited.bytes) = (None, None);
+        }
+        number
+    }
+
+    /// A read has its bytes, or nobody waits for them.
+    fn end_read(&mut self, known: u64) {
+        let again = self.again.extract_if(|_, it| *it == known).map(|(number, _)| number);
+        let number = again.last().unwrap_or(known);
+        self.made.remove(&number);
     }
 
     /// Takes a deferred request that is answered. Returns its file.
@@ -143,7 +223,9 @@ impl<R> Requests<R> {
 
     /// Nobody waits for the reply to a request.
     pub(super) fn forget(&mut self, number: u64) {
-        self.waited_for.remove(&number);
+        if self.waited_for.remove(&number).is_some_and(|it| it.is_read) {
+            self.end_read(number);
+        }
     }
 
     /// Whether the reply to a request is there. Bytes and outcome arrive on two ways.
@@ -159,7 +241,10 @@ impl<R> Requests<R> {
         if !self.is_answered(number) {
             return None;
         }
-        let Waited { outcome, bytes, .. } = self.waited_for.remove(&number)?;
+        let Waited { outcome, bytes, is_read, .. } = self.waited_for.remove(&number)?;
+        if is_read {
+            self.end_read(number);
+        }
         Some((outcome?, bytes))
     }
 
@@ -200,7 +285,9 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
 
     pub(super) fn is_held(&self, held: &Held) -> bool {
         match held.after {
-            HeldAfter::View(view) => self.sending.outbox.is_unsent_of_view(view),
+            HeldAfter::View(view) => {
+                self.sending.outbox.is_unsent_of_view(view) || self.reading.is_read_through(view)
+            }
             HeldAfter::Frames(count) => self.sending.outbox.is_unsent(held.file, count),
         }
     }
@@ -282,7 +369,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         target
     }
 
-    /// A view of a file ends: the server forgets it when all its frames are sent.
+    /// A view of a file ends: the server forgets it when all its frames are sent, and reads through
+    /// it have ended.
     pub fn end_view(&mut self, target: &Target) {
         self.reading.end_view(target.file);
         self.forget_later(target.file, target.view);

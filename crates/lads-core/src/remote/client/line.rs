@@ -3,9 +3,9 @@
 use super::{About, Client};
 use crate::absence::Presence;
 use crate::remote::gate::Gate;
-use crate::remote::message::ToServer;
+use crate::remote::message::{Ticket, ToClient, ToServer, VERSION};
 use crate::remote::outbox::Staging;
-use crate::remote::policy::LOOK_INTERVAL;
+use crate::remote::policy::{AWAY_TIMEOUTS, CONFIRM_MESSAGES, LOOK_INTERVAL};
 use crate::remote::reading::ChunkBytes;
 use crate::units::Instant;
 use std::time::Duration;
@@ -18,6 +18,13 @@ pub(super) struct Line {
     timeout: Duration,
     patience: Duration,
     pub(super) is_connected: bool,
+    /// The connection is broken, and the server has not said what it has.
+    away: Option<Away>,
+    /// What is shown to the server when the client connects again; `None`: it does not.
+    ticket: Option<Ticket>,
+    /// How many counted messages were heard, and how many of them were confirmed.
+    heard: u64,
+    confirmed: u64,
     pub(super) heard_at: Duration,
     /// When something was done last of what the server owes, or it owed nothing.
     pub(super) done_at: Duration,
@@ -30,6 +37,24 @@ pub(super) struct Line {
     is_keeping: bool,
     /// What was not written at the server when the connection was lost.
     pub(super) lost_bytes: u64,
+}
+
+/// A connection that is broken.
+#[derive(Debug)]
+struct Away {
+    since: Duration,
+    /// Why, and what came of the latest attempt to connect again.
+    why: String,
+    failure: Option<String>,
+}
+
+/// What is wrong with a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is broken, for this reason: it is to be ended, and [`Client::on_broken`] follows.
+    Broken(String),
+    /// It is lost, for this reason: [`Client::on_lost`] follows.
+    Lost(String),
 }
 
 /// Why the connection is lost, or could not be made.
@@ -48,6 +73,10 @@ impl Line {
             timeout,
             patience: timeout.saturating_mul(stall_timeouts),
             is_connected: false,
+            away: None,
+            ticket: None,
+            heard: 0,
+            confirmed: 0,
             heard_at: Duration::ZERO,
             done_at: Duration::ZERO,
             presence: Presence::begin(Instant::START, LOOK_INTERVAL),
@@ -58,34 +87,130 @@ impl Line {
         }
     }
 
+    /// Whether something can be sent.
+    pub(super) fn is_open(&self) -> bool {
+        self.loss.is_none() && self.away.is_none()
+    }
+
+    pub(super) fn on_heard(&mut self, message: &ToClient, now: Duration) {
+        self.heard_at = now;
+        self.heard += u64::from(message.is_counted());
+        if let ToClient::Ticket(ticket) = message {
+            self.ticket = Some(*ticket);
+        }
+    }
+
+    /// Whether the server is to be told what was heard.
+    pub(super) fn confirms(&self) -> bool {
+        self.ticket.is_some() && self.heard - self.confirmed >= CONFIRM_MESSAGES
+    }
+
+    /// Returns what the server is told.
+    pub(super) fn confirm(&mut self) -> u64 {
+        self.confirmed = self.heard;
+        self.heard
+    }
+
     pub(super) fn on_connected(&mut self, now: Duration) {
-        self.is_connected = true;
-        (self.heard_at, self.done_at) = (now, now);
+        self.heard_at = now;
+        if std::mem::replace(&mut self.is_connected, true) {
+            self.gate.on_connected_again();
+        } else {
+            self.done_at = now;
+        }
         self.presence = Presence::begin(Instant::after_start(now), LOOK_INTERVAL);
     }
 
     /// Looks whether the server still lives. Returns why it counts as lost.
-    fn look(&mut self, is_owed: bool, now: Duration) -> Option<String> {
+    fn look(&mut self, is_owed: bool, now: Duration) -> Option<Trouble> {
         // The program may be stopped, which is no silence of the server.
         let away = self.presence.look(Instant::after_start(now));
         self.heard_at = (self.heard_at + away).min(now);
         self.done_at = (self.done_at + away).min(now);
+        if let Some(Away { since, why, failure }) = &mut self.away {
+            *since = (*since + away).min(now);
+            let failure = failure.as_ref().map_or(String::new(), |it| format!(": {it}"));
+            let seconds = (now - *since).as_secs();
+            let text = || format!("{why}; no new connection in {seconds} s{failure}");
+            let patience = self.timeout.saturating_mul(AWAY_TIMEOUTS);
+            return (now - *since > patience).then(|| Trouble::Lost(text()));
+        }
         if !is_owed {
             self.done_at = now;
         }
         if now - self.heard_at > self.timeout {
-            return Some(format!("it sent nothing for {} s", self.timeout.as_secs()));
+            let text = format!("it sent nothing for {} s", self.timeout.as_secs());
+            return Some(Trouble::Broken(text));
         }
         let seconds = self.patience.as_secs();
-        (now - self.done_at > self.patience)
-            .then(|| format!("it made no progress for {seconds} s and sent only heartbeats"))
+        let text = || format!("it made no progress for {seconds} s and sent only heartbeats");
+        (now - self.done_at > self.patience).then(|| Trouble::Lost(text()))
     }
 }
 
 impl<B: Clone, R: ChunkBytes> Client<B, R> {
-    /// The connection is there.
+    /// The first message on a connection.
+    #[must_use]
+    pub fn greeting(&self) -> ToServer {
+        match self.line.ticket.filter(|_| self.is_away()) {
+            Some(ticket) => ToServer::Resume { version: VERSION, ticket, heard: self.line.heard },
+            None => ToServer::Hello { version: VERSION, name: String::new() },
+        }
+    }
+
+    /// The connection is there, for the first time or again; [`Self::greeting`] was sent on it. The
+    /// program goes on meanwhile.
     pub fn on_connected(&mut self, now: Duration) {
         self.line.on_connected(now);
+    }
+
+    /// The connection is broken: nothing more arrives on it. Returns whether the owner makes a new
+    /// one, if necessary several times, until [`Self::look`] returns that it is lost; otherwise it
+    /// is lost.
+    pub fn on_broken(&mut self, why: &str, now: Duration) -> bool {
+        if self.line.loss.is_some() || self.line.ticket.is_none() {
+            return false;
+        }
+        let why = why.to_owned();
+        self.line.away.get_or_insert(Away { since: now, why, failure: None });
+        self.sending.outbox.on_broken();
+        self.requests.is_lively = false;
+        true
+    }
+
+    /// The connection could not be made again this time.
+    pub fn on_not_connected(&mut self, failure: String) {
+        if let Some(away) = &mut self.line.away {
+            away.failure = Some(failure);
+        }
+    }
+
+    /// Reports whether the connection is broken, and not lost.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.line.loss.is_none() && self.line.away.is_some()
+    }
+
+    /// The server says how many requests and frames it has: all others are sent again. Bytes that
+    /// have not come are asked for again.
+    pub(super) fn resume(&mut self, requests: u64, frames: u64) -> Result<(), String> {
+        if requests > self.requests.sent() || frames > self.sending.outbox.sent() {
+            return Err("it has requests or frames that were not sent".to_owned());
+        }
+        self.line.away = None;
+        self.line.confirmed = self.line.heard;
+        self.requests.resume(requests);
+        self.sending.outbox.resume(frames);
+        self.read_again(requests);
+        Ok(())
+    }
+
+    /// The last message to the server, if it owes nothing: then the end of the connection is no
+    /// accident.
+    #[must_use]
+    pub fn farewell(&self) -> Option<ToServer> {
+        let is_done = self.line.is_open() && !self.is_left() && !self.requests.is_owed();
+        is_done.then_some(ToServer::Bye)
     }
 
     /// The reason for the loss of the connection.
@@ -94,16 +219,16 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         self.line.loss.as_ref()
     }
 
-    /// To be called at intervals of [`LOOK_INTERVAL`] while there is a connection. Returns why the
-    /// server counts as lost; then the owner calls [`Self::on_lost`].
-    pub fn look(&mut self, now: Duration) -> Option<String> {
+    /// To be called at intervals of [`LOOK_INTERVAL`]. Returns what is wrong with the connection.
+    pub fn look(&mut self, now: Duration) -> Option<Trouble> {
+        if !self.line.is_connected || self.line.loss.is_some() {
+            return None;
+        }
         let outbox = &self.sending.outbox;
         let is_without_room = outbox.is_without_grant() && !outbox.is_empty();
         let is_owed = self.requests.is_owed() || outbox.under_way() > 0 || is_without_room;
         // Any message shows that this process lives, and a server that reads nothing gets none.
-        if self.line.presences > 0 && self.requests.unsent.is_empty() {
-            self.requests.unsent.push_back(ToServer::Heartbeat);
-        }
+        self.requests.is_lively |= self.line.presences > 0 && !self.requests.has_unsent();
         self.line.look(is_owed, now)
     }
 
@@ -124,7 +249,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             self.line.loss = Some(loss);
             self.line.is_keeping = self.stage.is_there();
             self.line.lost_bytes = self.unwritten_bytes();
-            self.requests.unsent.clear();
+            self.requests.forget_made();
         }
         if !self.line.is_keeping {
             self.sending.outbox.clear();

@@ -28,6 +28,8 @@ pub(super) struct ReadSide<R> {
     in_flight: u32,
     /// Reads of the program that have not asked for everything that they wait for.
     asking: u32,
+    /// Views through which the program reads, and how many times at once.
+    through: HashMap<ViewNumber, u32>,
     bytes: ReadBytes,
     /// The views through which files are read now.
     targets: HashMap<FileNumber, Arc<Target>>,
@@ -41,10 +43,23 @@ impl<R: ChunkBytes> ReadSide<R> {
             reading,
             in_flight: 0,
             asking: 0,
+            through: HashMap::new(),
             bytes: ReadBytes::default(),
             targets: HashMap::new(),
             has_doubles: false,
         }
+    }
+
+    /// Whether the program reads through a view: it may ask for more.
+    pub(super) fn is_read_through(&self, view: ViewNumber) -> bool {
+        self.through.contains_key(&view)
+    }
+
+    fn end_read(&mut self, view: ViewNumber) {
+        if let Some(count) = self.through.get_mut(&view) {
+            *count -= 1;
+        }
+        self.through.retain(|_, count| *count > 0);
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -207,6 +222,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         self.take_failure(file)?;
         let reach = target.shape.reach(&positions);
         self.reading.asking += 1;
+        *self.reading.through.entry(target.view).or_default() += 1;
         Ok(Read {
             file,
             view: target.view,
@@ -260,6 +276,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
                     read.failure.get_or_insert(CallError::Lost);
                 }
             } else {
+                self.reading.end_read(read.view);
                 return Step::End(read.failure.map_or(Ok(read.end - read.start), Err));
             }
         }
@@ -386,12 +403,14 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     /// Returns where in a chunk the bytes of a request belong.
     #[must_use]
     pub fn place_of(&self, number: u64) -> usize {
+        let number = self.requests.known(number);
         self.reading.reading.place_of(number).unwrap_or(0)
     }
 
     /// Bytes that a request asked for have arrived: this part of a buffer.
     pub fn on_bytes(&mut self, number: u64, mut bytes: R, part: Range<usize>, now: Duration) {
         self.line.done_at = now;
+        let number = self.requests.known(number);
         let count = part.len() as u64;
         let is_ahead = self.reading.reading.is_ahead(number);
         self.reading.reading.on_fetched(number, count, Some(&mut bytes));
@@ -401,6 +420,22 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             self.requests.forget(number);
         } else {
             self.requests.set_bytes(number, bytes, part);
+        }
+    }
+
+    /// The connection is there again, and the server had as many requests: bytes that the program
+    /// waits for are asked for again. What was read ahead is forgotten; its view may be, too.
+    pub(super) fn read_again(&mut self, requests: u64) {
+        for (number, known, call) in self.requests.take_unread(requests) {
+            self.line.gate.abandon(number);
+            if self.reading.reading.is_ahead(known) {
+                self.reading.on_nothing(known);
+                self.requests.forget(known);
+            } else {
+                let frames_before = self.sending.outbox.sent();
+                let again = self.requests.add_again(known, frames_before, call.clone());
+                self.line.gate.on_asked(again, &call);
+            }
         }
     }
 

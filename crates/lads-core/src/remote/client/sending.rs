@@ -81,20 +81,22 @@ impl<B: Clone> Sending<B> {
     }
 
     fn has_frame(&self, now: Duration) -> bool {
-        let is_recalled = self.outbox.is_recalled();
-        let has_room = is_recalled || self.outbox.under_way() < self.under_way_max();
+        let is_urgent = self.outbox.is_recalled() || self.outbox.is_resuming();
+        let has_room = is_urgent || self.outbox.under_way() < self.under_way_max();
         let is_ready = has_room && self.outbox.has_next();
-        is_ready && (is_recalled || self.awaited > 0 || self.rest.left(now).is_none())
+        is_ready && (is_urgent || self.awaited > 0 || self.rest.left(now).is_none())
     }
 
     fn next_frame(&mut self, now: Duration) -> Option<Next<B, About>> {
         if !self.has_frame(now) {
             return None;
         }
-        let under_way = self.outbox.under_way();
+        let (under_way, is_new) = (self.outbox.under_way(), !self.outbox.is_resuming());
         let next = self.outbox.next(self.awaited > 0)?;
-        let is_full = next.about.length == self.buffer_bytes;
-        self.window.on_sent(next.number, now, is_full, under_way);
+        if is_new {
+            let is_full = next.about.length == self.buffer_bytes;
+            self.window.on_sent(next.number, now, is_full, under_way);
+        }
         Some(next)
     }
 }
@@ -178,13 +180,13 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
 
     /// The next frame to be sent. It counts as sent.
     pub fn next_frame(&mut self, now: Duration) -> Option<Next<B, About>> {
-        if self.line.loss.is_some() { None } else { self.sending.next_frame(now) }
+        if self.line.is_open() { self.sending.next_frame(now) } else { None }
     }
 
     /// Reports whether there is a frame to be sent.
     #[must_use]
     pub fn has_frame(&self, now: Duration) -> bool {
-        self.line.loss.is_none() && self.sending.has_frame(now)
+        self.line.is_open() && self.sending.has_frame(now)
     }
 
     /// Returns how many frames may be sent and not written.

@@ -175,7 +175,7 @@ impl Program {
     }
 
     /// Looks every second for a time, while the server sends heartbeats or nothing.
-    fn look_for(&mut self, seconds: u32, has_heartbeats: bool) -> Option<String> {
+    fn look_for(&mut self, seconds: u32, has_heartbeats: bool) -> Option<Trouble> {
         (0..seconds).find_map(|_| {
             self.now += SECOND;
             if has_heartbeats {

@@ -3,8 +3,8 @@
 use super::super::extent::Extent;
 use super::super::locks::FileId;
 use super::super::message::{
-    CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request, ToClient, Unsent,
-    VERSION, ViewNumber, Written,
+    CLIENT_READS_MAX, Call, FRAME_BYTES, Failure, FileNumber, Outcome, Request, Ticket, ToClient,
+    Unsent, VERSION, ViewNumber, Written,
 };
 use super::super::order::{Breach, Order};
 use super::super::policy::REPLIES_MAX;
@@ -48,6 +48,11 @@ pub(super) struct Client {
     /// Reads that are not answered.
     pub(super) reads: u32,
     grants: Grants,
+    ticket: Option<Ticket>,
+    /// Its connection is broken since then.
+    pub(super) away_since: Option<Instant>,
+    /// When its connection ends, it does not connect again.
+    pub(super) is_leaving: bool,
     /// When it sent something last, or something was done for it.
     pub(super) active_at: Instant,
     pub(super) is_over: bool,
@@ -111,10 +116,14 @@ impl Later {
 }
 
 impl Client {
-    pub(super) fn new(name: String, frames_max: u32, now: Instant) -> Self {
+    pub(super) fn new(name: String, frames_max: u32, ticket: Option<Ticket>, now: Instant) -> Self {
         let all = [Uses { in_flight_max: frames_max, is_track: false }];
         let mut replies = Replies::default();
-        replies.add(ToClient::Hello { version: VERSION, name });
+        replies.add_first(ToClient::Hello { version: VERSION, name });
+        if let Some(ticket) = ticket {
+            replies.keep();
+            replies.add_first(ToClient::Ticket(ticket));
+        }
         Self {
             order: Order::default(),
             replies,
@@ -130,6 +139,9 @@ impl Client {
             started: 0,
             reads: 0,
             grants: Grants::new(frames_max, &Tuning::DEFAULT, all.into_iter(), false),
+            ticket,
+            away_since: None,
+            is_leaving: false,
             active_at: now,
             is_over: false,
         }
@@ -176,6 +188,47 @@ impl Client {
         if let Some(written) = written {
             self.replies.add_written(written);
         }
+    }
+
+    /// Whether it shows this when it connects again.
+    pub(super) fn has_ticket(&self, ticket: Ticket) -> bool {
+        !self.is_over && self.ticket == Some(ticket)
+    }
+
+    /// Whether it can connect again and find everything.
+    pub(super) fn may_return(&self) -> bool {
+        self.replies.is_kept() && !self.is_leaving
+    }
+
+    /// Whether it has no connection, and frames that are here.
+    pub(super) fn has_memory(&self) -> bool {
+        self.frames > 0 && (self.is_over || self.away_since.is_some())
+    }
+
+    /// Its connection is broken, and it may connect again. Then it asks again for what it has not
+    /// read, and sends again the frames that are here and whose place is not known: nothing of it
+    /// takes memory for bytes meanwhile. Returns these frames.
+    pub(super) fn begin_absence(&mut self, now: Instant) -> Vec<u64> {
+        self.away_since = Some(now);
+        self.requests.retain(|it| !matches!(it.call, Call::Read { .. }));
+        self.later.retain(|_, later| !later.is_read());
+        self.tasks.retain(|task| !matches!(task.act, Act::Read { .. }));
+        self.reads = 0;
+        self.running -= std::mem::take(&mut self.sending);
+        let coming = self.order.take_coming();
+        self.frames -= coming.len();
+        coming.iter().for_each(|_| self.grants.on_dropped(ALL));
+        coming
+    }
+
+    /// It is connected again, and has heard as many counted messages. Returns whether it can have.
+    pub(super) fn end_absence(&mut self, name: String, heard: u64, now: Instant) -> bool {
+        (self.away_since, self.active_at) = (None, now);
+        let can_have = self.replies.begin_again(heard);
+        let (requests, frames) = self.order.come();
+        self.replies.add_first(ToClient::Hello { version: VERSION, name });
+        self.replies.add_first(ToClient::Resumed { requests, frames });
+        can_have
     }
 
     /// It is gone. Returns frames that are here and will not be written.
@@ -227,11 +280,10 @@ impl Client {
     }
 
     pub(super) fn next_messages(&mut self) -> Vec<ToClient> {
-        let mut messages = self.replies.take();
         // With one OST, there is a buffer for each of its grants.
         let lot = self.grants.take_new();
-        messages.extend(lot.osts.into_iter().map(|(_, count)| ToClient::Grant(count)));
-        messages
+        lot.osts.into_iter().for_each(|(_, count)| self.replies.add(ToClient::Grant(count)));
+        self.replies.take()
     }
 
     pub(super) fn reply(&mut self, number: u64, outcome: Outcome) {
@@ -245,13 +297,19 @@ impl Client {
         self.reply(request, outcome);
     }
 
-    /// The bytes of a read are to be sent.
-    pub(super) fn begin_sending(&mut self) {
-        self.sending += 1;
+    /// The bytes of a read are to be sent, unless the connection broke meanwhile. Returns whether
+    /// they are.
+    pub(super) fn begin_sending(&mut self, request: u64) -> bool {
+        let is_asked = !self.is_over && self.later.contains_key(&request);
+        self.sending += u32::from(is_asked);
+        is_asked
     }
 
-    /// The bytes of a read are sent.
+    /// The bytes of a read are sent, or the connection broke.
     pub(super) fn end_sending(&mut self, request: u64, length: u32) {
+        if !self.later.contains_key(&request) {
+            return;
+        }
         self.sending -= 1;
         self.end_read(request, Outcome::Number(length.into()));
     }

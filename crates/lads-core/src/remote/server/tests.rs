@@ -18,8 +18,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut server = Server::new("host".to_owned(), 4);
-        let clients = [(); 2].map(|()| server.connect(NOW));
+        let mut server = Server::new("host".to_owned(), 4, 2);
+        let clients = [0, 1].map(|number| server.connect(Ticket([number; 16]), NOW));
         let mut world = Self { server, clients, requests: [0; 2] };
         for client in 0..2 {
             let mode = OpenMode { reads: true, writes: true, creates: true, is_new: false };

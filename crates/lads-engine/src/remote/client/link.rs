@@ -1,32 +1,31 @@
 //! The connection of a client to its server: its threads, its buffers and its disks. What they do
 //! is decided by the session ([`lads_core::remote::client`]).
 
+mod connecting;
 mod ending;
 mod reading;
 mod sending;
 mod staging;
 
-use super::super::line::{Connection, Line};
-use super::super::wire::{hear, say};
+use super::super::line::Line;
+use super::super::wire::say;
 use super::cache::Cache;
 use super::options::{ClientOptions, StageOptions};
 use super::read_cache::{MOVING_BUFFERS, ReadBuffer, ReadCache};
 use crate::board::lock;
 use crate::remote::error::RemoteError;
 use crate::thread::{NoThread, spawn};
-use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
+use crate::transport::{Arrived, Frame, GrantedBuffers, Receiver, Transport};
 use lads_core::frame::{Header, Row};
 use lads_core::remote::client::{After, CallError, Client, Settings, Tail, Wait};
-use lads_core::remote::message::{
-    CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, TO_CLIENT_BYTES_MAX, ToClient, ToServer,
-    VERSION,
-};
+use lads_core::remote::message::{CLIENT_READS_MAX, Call, FRAME_BYTES, FileNumber, ToClient};
 use lads_core::remote::name::Server;
 use lads_core::remote::outbox::buffer_bytes;
-use lads_core::units::{OstId, StreamId};
+use lads_core::units::OstId;
 use lads_sys::{Arena, Buffer};
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use twox_hash::XxHash3_64;
 
@@ -38,9 +37,9 @@ pub(super) type OwnTail = Tail<Arc<Buffer>>;
 /// A connection.
 pub(super) struct Link {
     name: String,
-    /// What carries frames, and what ends it, as soon as it is connected.
-    carrier: OnceLock<Carrier>,
-    /// Where messages go, as soon as it is connected.
+    /// What carries frames, and what ends it, while it is connected.
+    carrier: Mutex<Option<Arc<Carrier>>>,
+    /// Where messages go, while it is connected.
     output: Mutex<Option<Box<dyn Write + Send>>>,
     /// Buffers for what is written, and for what is read.
     for_writing: Arena,
@@ -55,6 +54,7 @@ pub(super) struct Link {
 struct Carrier {
     transport: Arc<dyn Transport>,
     line: Box<dyn Line>,
+    is_over: AtomicBool,
 }
 
 /// The local disk for what is written.
@@ -130,7 +130,7 @@ impl Link {
         };
         let link = Arc::new(Self {
             name,
-            carrier: OnceLock::new(),
+            carrier: Mutex::new(None),
             output: Mutex::new(None),
             for_writing: arena(buffers, buffer_bytes)?,
             for_reading: arena(for_reading, FRAME_BYTES)?,
@@ -140,12 +140,13 @@ impl Link {
             session: Mutex::new(session),
             wakes: Wakes::default(),
         });
-        link.begin_disks()?;
+        link.begin_threads()?;
         Ok(link)
     }
 
-    /// Starts the threads that put something on a local disk.
-    fn begin_disks(self: &Arc<Self>) -> Result<(), NoThread> {
+    /// Starts the threads that put something on a local disk, and the one that looks for the
+    /// server.
+    fn begin_threads(self: &Arc<Self>) -> Result<(), NoThread> {
         if self.stage.is_some() {
             let staging = Arc::downgrade(self);
             spawn("lads-stage", move || Self::stage(&staging))?;
@@ -154,37 +155,8 @@ impl Link {
             let saving = Arc::downgrade(self);
             spawn("lads-cache", move || Self::save(&saving))?;
         }
-        Ok(())
-    }
-
-    /// The connection is there: what waits is sent.
-    pub(super) fn on_connected(self: &Arc<Self>, connection: Connection) {
-        let Connection { line, transport, channel: Channel { mut input, mut output } } = connection;
-        let coming = Coming(Arc::downgrade(self));
-        let receiver = transport.receiver(StreamId(0), Arc::new(coming));
-        let carrier = self.carrier.set(Carrier { transport, line });
-        carrier.unwrap_or_else(|_| unreachable!("it connects once"));
-        let hello = ToServer::Hello { version: VERSION, name: String::new() };
-        match say(&mut *output, [hello]) {
-            Ok(()) => {
-                *lock(&self.output) = Some(output);
-                self.event(OwnClient::on_connected);
-                self.say_all();
-            }
-            // A server that turns the client away may have closed the connection: it is read on.
-            Err(error) => self.break_off(&error.to_string()),
-        }
-        let of = |link: &Arc<Self>| Arc::downgrade(link);
-        let (listening, receiving, sending, watching) = (of(self), of(self), of(self), of(self));
-        let threads = [
-            spawn("lads-listen", move || Self::listen(&listening, &mut *input)),
-            spawn("lads-receive", move || Self::receive(&receiving, receiver)),
-            spawn("lads-send", move || Self::send(&sending)),
-            spawn("lads-watch", move || Self::watch(&watching)),
-        ];
-        if let Some(error) = threads.into_iter().find_map(Result::err) {
-            self.lose(&error.to_string());
-        }
+        let watching = Arc::downgrade(self);
+        spawn("lads-watch", move || Self::watch(&watching)).map(drop)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -224,7 +196,10 @@ impl Link {
         let Session { client, sender_until, waiting, .. } = &mut *session;
         let is_lost = client.loss().is_some();
         let wakes = |until: &mut Duration| {
-            says || is_lost || client.has_frame(now) || client.next_timeout(now) < *until
+            says || is_lost
+                || client.is_away()
+                || client.has_frame(now)
+                || client.next_timeout(now) < *until
         };
         let is_sender = sender_until.take_if(wakes).is_some();
         let is_program = *waiting > 0;
@@ -346,23 +321,6 @@ impl Link {
         }
     }
 
-    /// Hears messages until the connection ends.
-    fn listen(link: &Weak<Self>, input: &mut (dyn io::Read + Send)) {
-        loop {
-            let heard = hear(input, TO_CLIENT_BYTES_MAX);
-            let Some(link) = link.upgrade() else { return };
-            match heard {
-                Ok(Some(message)) => {
-                    if let Err(text) = link.take_in(message) {
-                        return link.lose(&text);
-                    }
-                }
-                Ok(None) => return link.lose_after_all("it closed the connection"),
-                Err(error) => return link.lose_after_all(&error.to_string()),
-            }
-        }
-    }
-
     fn take_in(&self, message: ToClient) -> Result<(), String> {
         let staged = self.event(|client, now| client.on_message(message, now))?;
         if let Some(stage) = self.stage.as_ref().filter(|_| !staged.is_empty()) {
@@ -395,8 +353,9 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(carrier) = self.carrier.get() {
-            carrier.line.end();
+        self.say_farewell();
+        if let Some(carrier) = self.carrier() {
+            carrier.end();
         }
         let session = self.session.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(stage) = self.stage.as_ref().filter(|_| session.client.is_written()) {

@@ -69,7 +69,7 @@ impl Session {
 
     fn opened(&self, path: &[u8], mode: OpenMode) -> Result<Opened, Failure> {
         let not_opened = |errno| failed(Operation::Open, errno);
-        let place = || self.shared.files.take().ok_or_else(|| not_opened(Errno::NFILE));
+        let place = || self.shared.place_for_file().ok_or_else(|| not_opened(Errno::NFILE));
         // A file that is created takes another one, for its directory.
         let (place, of_directory) = (place()?, mode.creates.then(place).transpose()?);
         let (directory, name, link) = self.shared.storage.reach.find(path).map_err(not_opened)?;

@@ -1,11 +1,12 @@
 //! One client of a server: the threads that serve it.
 //!
 //! One reads messages, one receives frames, one does what requests ask for (`calls.rs`), and one
-//! sends replies and what was read. What is done, and when, decides the session that all clients
+//! sends replies and what was read. If the connection breaks, only what requests ask for goes on,
+//! until the client connects again or is given up. What is done, and when, decides the session that all clients
 //! share ([`lads_core::remote::server`]).
 
 use super::super::line::Line;
-use super::super::wire::{hear, say};
+use super::super::wire::{Unheard, hear, say};
 use super::opened::Opened;
 use super::places::{Place, Places};
 use super::reach::Reach;
@@ -17,11 +18,13 @@ use crate::layout::Layouts;
 use crate::stop::StopFlag;
 use crate::thread::{NoThread, spawn};
 use crate::transport::{Arrived, Channel, Frame, GrantedBuffers, Receiver, Transport};
+use crate::whole::fill_random;
 use lads_core::absence::Presence;
 use lads_core::frame::{Bound, HEADER_BYTES, Header, ROW_BYTES, Row, put_head};
 use lads_core::remote::locks::ClientNumber;
 use lads_core::remote::message::{
-    CLIENT_READS_MAX, FRAME_BYTES, Failure, FileNumber, TO_SERVER_BYTES_MAX, ToClient,
+    CLIENT_READS_MAX, FRAME_BYTES, Failure, FileNumber, TO_SERVER_BYTES_MAX, Ticket, ToClient,
+    ToServer, VERSION,
 };
 use lads_core::remote::policy::{HEARTBEAT, LOOK_INTERVAL};
 use lads_core::remote::server::{Breach, Server, Work};
@@ -39,6 +42,23 @@ use twox_hash::XxHash3_64;
 const HOLDS_UP: &str =
     "other clients wait for a lock or for data of this client, and it sends nothing";
 
+/// What a client is told that connects again too late, or to another server.
+const UNKNOWN: &str = "the server does not know this client: it was started again, or other clients \
+                       waited for this one";
+
+/// For this long, a new client waits until nothing is left of one that is given up for it.
+const GIVEN_UP_WAIT: Duration = Duration::from_secs(1);
+
+/// How many there may be at a time.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) clients: u32,
+    /// Clients whose connection is broken.
+    pub(super) away: u32,
+    /// Files that they have open together.
+    pub(super) files: u32,
+}
+
 /// The files, and the clients that use them.
 pub(super) struct Shared {
     pub(super) storage: Arc<Storage>,
@@ -54,9 +74,10 @@ impl Shared {
     pub(super) fn open(
         reach: Reach,
         layouts: Box<dyn Layouts>,
-        (sessions_max, files_max): (u32, u32),
+        limits: Limits,
         buffers_bytes: u64,
     ) -> Result<Arc<Self>, String> {
+        let sessions_max = limits.clients;
         let all = u32::try_from(buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
         let buffers_each = all / sessions_max.max(1);
         if buffers_each == 0 || sessions_max == 0 {
@@ -70,8 +91,8 @@ impl Shared {
         let (writing, reading) =
             (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
         let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
-        let server = Mutex::new(Server::new(own_host(), buffers_each));
-        let (sessions, files) = (Places::new(sessions_max), Places::new(files_max));
+        let server = Mutex::new(Server::new(own_host(), buffers_each, limits.away));
+        let (sessions, files) = (Places::new(sessions_max), Places::new(limits.files));
         let (clients, clock) = (Mutex::default(), Clock::start());
         Ok(Arc::new(Self { storage, server, clients, clock, sessions, files }))
     }
@@ -103,8 +124,10 @@ impl Shared {
         let shared = Arc::clone(self);
         let (begin, begun) = sync_channel(1);
         let serving = spawn("lads-client", move || {
-            if let Ok((line, connection)) = begun.recv() {
-                Session::serve(shared, line, connection, place);
+            if let Ok((line, (transport, channel))) = begun.recv() {
+                let is_over = AtomicBool::new(false);
+                let way = Arc::new(Way { transport, line, is_over, _place: place });
+                Session::arrive(shared, way, channel);
             }
         });
         if let Err(error) = serving {
@@ -149,15 +172,40 @@ impl Shared {
         self.storage.write((frame, extent), file, buffer, session);
     }
 
-    /// A client has connected.
-    fn connect(
-        self: Arc<Self>,
-        make: impl FnOnce(Arc<Self>, ClientNumber) -> Session,
-    ) -> Arc<Session> {
-        let number = self.lock().connect(self.clock.now());
-        let session = Arc::new(make(Arc::clone(&self), number));
+    /// A client has connected for the first time.
+    fn connect(self: &Arc<Self>, way: &Arc<Way>) -> io::Result<Arc<Session>> {
+        let mut ticket = [0; 16];
+        fill_random(&mut ticket)?;
+        let number = self.lock().connect(Ticket(ticket), self.clock.now());
+        let session = Arc::new(Session::new(Arc::clone(self), number));
+        *lock(&session.way) = Some(Arc::clone(way));
         lock(&self.clients).insert(number, Arc::clone(&session));
-        session
+        let calling = Arc::clone(&session);
+        if let Err(error) = spawn("lads-call", move || calling.do_tasks()) {
+            session.end(None);
+            self.forget(number);
+            return Err(error.into());
+        }
+        Ok(session)
+    }
+
+    /// The client that has this ticket.
+    fn find(&self, ticket: Ticket) -> Option<Arc<Session>> {
+        let number = self.lock().find(ticket)?;
+        lock(&self.clients).get(&number).map(Arc::clone)
+    }
+
+    /// A place for a file. If there is none, clients whose connection is broken are given up.
+    pub(super) fn place_for_file(&self) -> Option<Place> {
+        let mut place = self.files.take();
+        while place.is_none() && self.give_up_oldest() {
+            place = self.files.take_within(GIVEN_UP_WAIT);
+        }
+        place
+    }
+
+    fn give_up_oldest(&self) -> bool {
+        self.event(|server, _| Ok(server.give_up_oldest())).unwrap_or(false)
     }
 
     /// Nothing is left of a client.
@@ -185,7 +233,9 @@ impl Shared {
                 let is_over = self.lock().is_over(number);
                 if is_over {
                     // It takes nothing either, not even the reason.
-                    session.line.end();
+                    if let Some(way) = lock(&session.way).clone() {
+                        session.end_way(&way);
+                    }
                 } else {
                     session.end(Some(HOLDS_UP.to_owned()));
                 }
@@ -202,8 +252,10 @@ impl Shared {
 pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) number: ClientNumber,
-    transport: Arc<dyn Transport>,
-    pub(super) line: Box<dyn Line>,
+    /// Its connection, if there is one.
+    way: Mutex<Option<Arc<Way>>>,
+    /// The connection has ended.
+    left: Condvar,
     /// There is something to be sent.
     answers: Condvar,
     /// There is a task, or room for messages.
@@ -215,8 +267,23 @@ pub(super) struct Session {
     buffers: Mutex<HashMap<u64, Buffer>>,
     /// What was read and is to be sent.
     to_send: Mutex<VecDeque<Bytes>>,
-    /// Given back when nothing of the client is left, in queues neither.
+}
+
+/// A connection.
+struct Way {
+    transport: Arc<dyn Transport>,
+    line: Box<dyn Line>,
+    is_over: AtomicBool,
+    /// Given back when it has ended.
     _place: Place,
+}
+
+impl Way {
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.transport.end(StreamId(0));
+        self.line.end();
+    }
 }
 
 /// What is new for a client.
@@ -231,7 +298,8 @@ impl News {
     pub(super) fn of(server: &Server, number: ClientNumber) -> Self {
         let is_over = server.is_over(number);
         let has_answers = is_over || server.has_messages(number);
-        Self { has_answers, has_work: is_over || server.has_task(number), is_over }
+        let has_work = is_over || server.has_task(number) || server.is_away(number);
+        Self { has_answers, has_work, is_over }
     }
 }
 
@@ -244,85 +312,167 @@ struct Bytes {
 }
 
 impl Session {
-    /// Serves a client until it is gone.
-    pub(super) fn serve(
-        shared: Arc<Shared>,
-        line: Box<dyn Line>,
-        (transport, channel): (Arc<dyn Transport>, Channel),
-        place: Place,
-    ) {
-        let Channel { mut input, mut output } = channel;
-        let session = shared.connect(|shared, number| Self {
+    fn new(shared: Arc<Shared>, number: ClientNumber) -> Self {
+        Self {
             shared,
             number,
-            transport,
-            line,
+            way: Mutex::new(None),
+            left: Condvar::new(),
             answers: Condvar::new(),
             work: Condvar::new(),
             is_full: AtomicBool::new(false),
             files: Mutex::default(),
             buffers: Mutex::default(),
             to_send: Mutex::default(),
-            _place: place,
+        }
+    }
+
+    /// A connection is there: of a new client, or of one that was connected before.
+    fn arrive(shared: Arc<Shared>, way: Arc<Way>, channel: Channel) {
+        let Channel { mut input, mut output } = channel;
+        let begun = match hear(&mut *input, TO_SERVER_BYTES_MAX) {
+            Ok(ToServer::Resume { version: VERSION, ticket, heard }) => {
+                let found = shared.find(ticket).filter(|session| session.resume(&way, heard));
+                found.map(|session| (session, None)).ok_or_else(|| UNKNOWN.to_owned())
+            }
+            Ok(first) => {
+                let connected = shared.connect(&way).map(|session| (session, Some(first)));
+                connected.map_err(|error| error.to_string())
+            }
+            Err(Unheard::Ended(_)) => return way.end(),
+            Err(Unheard::Nonsense(text)) => Err(text),
+        };
+        match begun {
+            Ok((session, first)) => session.serve(&way, Channel { input, output }, first),
+            Err(text) => {
+                let hello = ToClient::Hello { version: VERSION, name: own_host() };
+                let _ = say(&mut *output, [hello, ToClient::Fatal(text)]);
+                way.end();
+            }
+        }
+    }
+
+    /// The client is connected again, and has heard as many counted messages. Returns `false` if it
+    /// is gone.
+    fn resume(&self, way: &Arc<Way>, heard: u64) -> bool {
+        let mut own = lock(&self.way);
+        // The server may not have noticed that the connection before is broken.
+        while let Some(before) = own.clone() {
+            drop(own);
+            self.end_way(&before);
+            own = lock(&self.way);
+            let is_same =
+                |it: &mut Option<Arc<Way>>| it.as_ref().is_some_and(|it| Arc::ptr_eq(it, &before));
+            own = self.left.wait_while(own, is_same).unwrap_or_else(PoisonError::into_inner);
+        }
+        *own = Some(Arc::clone(way));
+        drop(own);
+        let resumed = self.shared.event(|server, now| server.resume(self.number, heard, now));
+        let is_back = resumed.unwrap_or_else(|breach| {
+            self.end(Some(breach.to_string()));
+            false
         });
-        let buffers: Arc<dyn GrantedBuffers> = Arc::clone(&session) as Arc<dyn GrantedBuffers>;
-        let receiver = session.transport.receiver(StreamId(0), buffers);
-        let of = |session: &Arc<Self>| Arc::clone(session);
-        let (receiving, answering, calling) = (of(&session), of(&session), of(&session));
-        let answerer = spawn("lads-answer", move || {
-            answering.answer(&mut *output);
-            answering.end(None);
-            // All is said. Now the threads that read come to an end, too.
-            answering.line.end();
-        });
-        let has_answerer = answerer.is_ok();
+        if !is_back {
+            self.leave();
+        }
+        is_back
+    }
+
+    /// The connection has ended, and its threads.
+    fn leave(&self) {
+        *lock(&self.way) = None;
+        self.left.notify_all();
+    }
+
+    /// Serves a client until the connection has ended. `first` is what it said first.
+    fn serve(self: &Arc<Self>, way: &Arc<Way>, channel: Channel, first: Option<ToServer>) {
+        let Channel { mut input, mut output } = channel;
+        let buffers: Arc<dyn GrantedBuffers> = Arc::clone(self) as Arc<dyn GrantedBuffers>;
+        let receiver = way.transport.receiver(StreamId(0), buffers);
+        let (receiving, answering) = (Arc::clone(self), Arc::clone(self));
+        let (receives, answers) = (Arc::clone(way), Arc::clone(way));
         let threads = [
-            answerer,
-            spawn("lads-receive", move || receiving.receive(receiver)),
-            spawn("lads-call", move || calling.do_tasks()),
+            spawn("lads-receive", move || {
+                receiving.receive(receiver);
+                // If the client has broken the protocol, it is told before that.
+                if !receiving.shared.lock().is_over(receiving.number) {
+                    receiving.end_way(&receives);
+                }
+            }),
+            spawn("lads-answer", move || {
+                answering.answer(&answers, &mut *output);
+                // All is said. Now the threads that read come to an end, too.
+                answering.end_way(&answers);
+            }),
         ];
         let missing = threads.iter().find_map(|it| it.as_ref().err()).map(NoThread::to_string);
-        let listen = || session.listen(&mut *input).err().map(|error| error.to_string());
-        session.end(missing.or_else(listen));
-        if !has_answerer {
-            session.line.end();
+        let has_answerer = threads[1].is_ok();
+        match missing.map_or_else(|| self.listen(way, first, &mut *input), Err) {
+            Err(text) if has_answerer => self.end(Some(text)),
+            _ => self.end_way(way),
         }
         // Whoever waits for this client is not held up by what it left in memory.
         for thread in threads.into_iter().flatten() {
             let _ = thread.join();
         }
-        drop(session.wait_until(Server::is_ended));
-        lock(&session.files).clear();
-        session.shared.forget(session.number);
-        session.line.end();
+        lock(&self.to_send).clear();
+        let is_kept = self.shared.event(|server, now| Ok(server.on_broken(self.number, now)));
+        if is_kept != Ok(true) {
+            self.end(None);
+        }
+        self.leave();
+        // Memory for its frames is a part of its place.
+        drop(self.wait_until(|server, number| !server.has_memory(number)));
     }
 
-    /// Reads messages.
-    fn listen(&self, input: &mut dyn io::Read) -> io::Result<()> {
-        while let Some(message) = hear(input, TO_SERVER_BYTES_MAX)? {
+    /// Reads messages, after the first one. Returns `Ok` when the connection has ended.
+    ///
+    /// # Errors
+    /// If the client breaks the protocol; the text says how.
+    fn listen(
+        &self,
+        way: &Way,
+        mut first: Option<ToServer>,
+        input: &mut (dyn io::Read + Send),
+    ) -> Result<(), String> {
+        loop {
+            let heard = match first.take() {
+                Some(first) => Ok(first),
+                None => hear(input, TO_SERVER_BYTES_MAX),
+            };
+            let message = match heard {
+                Ok(message) => message,
+                Err(Unheard::Nonsense(text)) => return Err(text),
+                Err(Unheard::Ended(_)) => return Ok(()),
+            };
             let has_room = |server: &Server, number| {
-                server.has_room_for_message(number) || server.is_over(number)
+                let is_over = server.is_over(number) || way.is_over.load(Ordering::Relaxed);
+                is_over || server.has_room_for_message(number)
             };
             self.is_full.store(true, Ordering::Relaxed);
             drop(self.wait_until(has_room));
             self.is_full.store(false, Ordering::Relaxed);
             let taken = |server: &mut Server, now| server.on_message(self.number, message, now);
-            self.shared.event(taken).map_err(io::Error::other)?;
+            self.shared.event(taken).map_err(|breach| breach.to_string())?;
         }
-        Ok(())
     }
 
-    /// Does what requests ask for, until the client is gone.
+    /// Does what requests ask for, until the client is gone; then forgets it.
     fn do_tasks(self: &Arc<Self>) {
         loop {
             let has_news =
                 |server: &Server, number| server.has_task(number) || server.is_over(number);
             let mut server = self.wait_until(has_news);
-            let Some(task) = server.next_task(self.number) else { return };
+            let Some(task) = server.next_task(self.number) else { break };
             drop(server);
             let done = self.do_task(task);
             self.end_at_breach(done);
         }
+        let is_there = |way: &mut Option<Arc<Way>>| way.is_some();
+        drop(self.left.wait_while(lock(&self.way), is_there));
+        drop(self.wait_until(Server::is_ended));
+        lock(&self.files).clear();
+        self.shared.forget(self.number);
     }
 
     /// Receives frames.
@@ -345,21 +495,23 @@ impl Session {
                 return self.end(Some(breach.to_string()));
             }
         }
-        self.end(None);
     }
 
-    /// Sends messages and what was read, until the client is gone.
-    fn answer(&self, output: &mut dyn io::Write) {
+    /// Sends messages and what was read, until the connection has ended or the client is gone.
+    fn answer(&self, way: &Way, output: &mut dyn io::Write) {
         let mut frames = 0;
         loop {
             let is_quiet = |server: &mut Server| {
                 let has_news = server.has_messages(self.number) || server.is_over(self.number);
-                !has_news && lock(&self.to_send).is_empty()
+                !has_news && !way.is_over.load(Ordering::Relaxed) && lock(&self.to_send).is_empty()
             };
             let waited = self.answers.wait_timeout_while(self.shared.lock(), HEARTBEAT, is_quiet);
             let (server, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             let is_over = server.is_over(self.number);
             drop(server);
+            if way.is_over.load(Ordering::Relaxed) {
+                return;
+            }
             let messages = self.shared.event(|server, _| server.next_messages(self.number));
             let Ok(mut messages) = messages.map_err(|breach| self.end(Some(breach.to_string())))
             else {
@@ -372,7 +524,7 @@ impl Session {
                 return;
             }
             let Some(bytes) = lock(&self.to_send).pop_front() else { continue };
-            if self.send(bytes, frames).is_err() {
+            if self.send(way, bytes, frames).is_err() {
                 return;
             }
             frames += 1;
@@ -380,7 +532,7 @@ impl Session {
     }
 
     /// Sends what was read.
-    fn send(&self, bytes: Bytes, frames: u64) -> io::Result<()> {
+    fn send(&self, way: &Way, bytes: Bytes, frames: u64) -> io::Result<()> {
         let Bytes { request, first, length, buffer } = bytes;
         let payload = &buffer[..length as usize];
         let block = Block { entry: EntryId(request), offset: first, length };
@@ -389,7 +541,7 @@ impl Session {
         let mut head = Vec::with_capacity(HEADER_BYTES + ROW_BYTES);
         put_head(&[row], frames, bound, &mut head);
         let pieces = &mut [IoSlice::new(&head), IoSlice::new(payload)];
-        let sent = self.transport.send(StreamId(0), pieces);
+        let sent = way.transport.send(StreamId(0), pieces);
         drop(buffer);
         let done =
             self.shared.event(|server, now| server.on_sent(self.number, request, length, now));
@@ -414,8 +566,10 @@ impl Session {
         if news.has_work || self.is_full.load(Ordering::Relaxed) {
             self.work.notify_all();
         }
-        if news.is_over {
-            self.transport.end(StreamId(0));
+        if news.is_over
+            && let Some(way) = &*lock(&self.way)
+        {
+            way.transport.end(StreamId(0));
         }
     }
 
@@ -430,6 +584,15 @@ impl Session {
         if let Err(breach) = result {
             self.end(Some(breach.to_string()));
         }
+    }
+
+    /// Ends a connection: the threads that use it return.
+    fn end_way(&self, way: &Way) {
+        way.end();
+        // Whoever is about to wait has looked at it, or waits before this lock is taken.
+        drop(self.shared.lock());
+        self.answers.notify_all();
+        self.work.notify_all();
     }
 
     /// Ends the connection; the text is told to the client.

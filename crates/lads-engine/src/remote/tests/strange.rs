@@ -92,11 +92,11 @@ fn a_thread_that_panics_while_it_connects_holds_up_nobody() {
 fn what_is_asked_for_before_the_server_is_reached_is_asked_for_then() {
     let place = Place::new();
     let (sender, may_connect) = std::sync::mpsc::sync_channel(0);
-    let socket = stranger(&place).into();
+    let socket: std::os::fd::OwnedFd = stranger(&place).into();
     let connect = move || {
         may_connect.recv().unwrap();
         let (transport, channel) = both_ways(&socket).unwrap();
-        Ok(Connection { line: Box::new(socket), transport, channel })
+        Ok(Connection { line: Box::new(socket.try_clone().unwrap()), transport, channel })
     };
     let options = deferred(ClientOptions::default());
     let client = Client::begin(Server::At(place.at.clone()), &options, connect).unwrap();
@@ -112,7 +112,7 @@ fn a_deferred_close_returns_after_the_answer_to_the_deferred_open() {
     let place = Place::new();
     let (sender, may_connect) = std::sync::mpsc::sync_channel(0);
     let (is_closed, is_connected) = <(Arc<AtomicBool>, Arc<AtomicBool>)>::default();
-    let socket = stranger(&place).into();
+    let socket: std::os::fd::OwnedFd = stranger(&place).into();
     let (closed, connected) = (Arc::clone(&is_closed), Arc::clone(&is_connected));
     let connect = move || {
         may_connect.recv().unwrap();
@@ -121,7 +121,7 @@ fn a_deferred_close_returns_after_the_answer_to_the_deferred_open() {
         assert!(!closed.load(Ordering::SeqCst), "closed before the server was reached");
         connected.store(true, Ordering::SeqCst);
         let (transport, channel) = both_ways(&socket).unwrap();
-        Ok(Connection { line: Box::new(socket), transport, channel })
+        Ok(Connection { line: Box::new(socket.try_clone().unwrap()), transport, channel })
     };
     let options = deferred(ClientOptions::default());
     let client = Client::begin(Server::At(place.at.clone()), &options, connect).unwrap();
@@ -142,8 +142,8 @@ fn a_client_says_its_version_and_a_server_that_then_says_nothing_is_lost() {
     let (transport, channel) = both_ways(&own).unwrap();
     let connection = Connection { line: Box::new(own), transport, channel };
     let client = Client::over(connection, Server::Here, &impatient()).unwrap();
-    let hello = hear(&mut *input, 100).unwrap();
-    assert_eq!(hello, Some(ToServer::Hello { version: VERSION, name: String::new() }));
+    let hello: ToServer = hear(&mut *input, 100).unwrap();
+    assert_eq!(hello, ToServer::Hello { version: VERSION, name: String::new() });
     let error = client.open(b"new", CREATE, GROUP, false).unwrap_err();
     assert!(error.text.contains("it sent nothing for "), "{error}");
 }
@@ -170,7 +170,7 @@ fn lazy(lazy: Lazy) -> (Connection, Arc<AtomicU32>) {
     let beats = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&beats);
     std::thread::spawn(move || {
-        while let Ok(Some(message)) = hear::<ToServer>(&mut *input, 1 << 20) {
+        while let Ok(message) = hear::<ToServer>(&mut *input, 1 << 20) {
             if let ToServer::Request(Request { number, call, frames_before }) = message
                 && answers(&call)
             {

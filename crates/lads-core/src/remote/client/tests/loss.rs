@@ -73,8 +73,9 @@ fn the_loss_of_the_connection_ends_every_wait() {
 fn a_silent_server_is_lost() {
     let mut program = Program::new(None);
     assert_eq!(program.look_for(60, false), None);
-    let why = program.look_for(1, false).unwrap();
-    assert_eq!(why, "it sent nothing for 60 s");
+    let trouble = program.look_for(1, false).unwrap();
+    assert_eq!(trouble, Trouble::Broken("it sent nothing for 60 s".to_owned()));
+    assert!(!program.client.on_broken("", program.now), "it has given no ticket");
 }
 
 #[test]
@@ -82,8 +83,9 @@ fn a_server_that_makes_no_progress_is_lost_if_it_owes_something() {
     let mut program = Program::new(None);
     assert_eq!(program.look_for(700, true), None, "it owes nothing");
     program.put(0);
-    let why = program.look_for(601, true).unwrap();
-    assert_eq!(why, "it made no progress for 600 s and sent only heartbeats");
+    let trouble = program.look_for(601, true).unwrap();
+    let why = "it made no progress for 600 s and sent only heartbeats";
+    assert_eq!(trouble, Trouble::Lost(why.to_owned()));
     for owe in [
         |it: &mut Program| {
             it.client.ask(&After::Nothing, Call::Delete { path: vec![b'a'] });
@@ -126,7 +128,7 @@ fn heartbeats_are_sent_while_a_process_uses_another_server_and_do_not_pile_up() 
     assert!(!program.client.has_messages());
     program.client.begin_presence();
     assert_eq!(program.look_for(3, true), None);
-    assert_eq!(program.client.next_messages(), [ToServer::Heartbeat]);
+    let [ToServer::Heartbeat { .. }] = *program.client.next_messages() else { panic!("none") };
     program.client.end_presence();
     assert_eq!(program.look_for(3, true), None);
     assert!(!program.client.has_messages());
@@ -186,11 +188,11 @@ fn requests_after_the_loss_of_the_connection_fail_and_take_no_memory() {
     let mut program = Program::new(None);
     program.client.ask(&After::Nothing, Call::Delete { path: vec![b'a'] });
     program.lose();
-    assert!(program.client.requests.unsent.is_empty());
+    assert!(!program.client.requests.has_unsent());
     let call = Call::Size { file: program.file() };
     let number = program.client.ask(&After::Nothing, call);
     assert_eq!(program.client.take_reply(number), Some(Err(CallError::Lost)));
-    assert!(program.client.requests.unsent.is_empty());
+    assert!(!program.client.requests.has_unsent());
 }
 
 #[test]

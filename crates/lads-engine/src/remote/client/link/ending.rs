@@ -1,15 +1,19 @@
 //! The end of a connection: when all is done, or when the server is lost.
 
 use super::{Carrier, Link, OwnClient, Session};
+use crate::board::lock;
 use crate::remote::error::RemoteError;
-use lads_core::remote::client::{CallError, Loss, Wait};
+use crate::remote::wire::say;
+use lads_core::remote::client::{CallError, Loss, Trouble, Wait};
 use lads_core::remote::policy::LOOK_INTERVAL;
 use lads_core::units::StreamId;
+use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, Weak};
 
 impl Carrier {
     /// Ends the connection: all threads that read from it or write to it return.
-    fn end(&self) {
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
         self.transport.end(StreamId(0));
         self.line.end();
     }
@@ -53,7 +57,17 @@ impl Link {
         if let Some(stage) = self.stage.as_ref().filter(|_| !is_left) {
             stage.cache.remove();
         }
+        self.say_farewell();
         Ok(())
+    }
+
+    /// If nothing is left to be done: the server need not keep anything if the connection ends now.
+    pub(super) fn say_farewell(&self) {
+        let mut output = lock(&self.output);
+        let Some(to_server) = &mut *output else { return };
+        let farewell = self.lock().client.farewell();
+        // Who cannot be told notices it later.
+        let _ = say(&mut **to_server, farewell);
     }
 
     /// Ends the connection if the server says nothing for too long, or does nothing.
@@ -64,8 +78,16 @@ impl Link {
             if link.is_lost() {
                 return;
             }
-            if let Some(why) = link.event(OwnClient::look) {
-                link.lose(&why);
+            match link.event(OwnClient::look) {
+                Some(Trouble::Broken(why)) => {
+                    if link.event(|client, now| client.on_broken(&why, now)) {
+                        link.break_off(&why);
+                    } else {
+                        link.lose(&why);
+                    }
+                }
+                Some(Trouble::Lost(why)) => link.lose(&why),
+                None => {}
             }
         }
     }
@@ -75,7 +97,7 @@ impl Link {
     /// the loss.
     pub(super) fn break_off(&self, why: &str) {
         self.lock().broken.get_or_insert_with(|| why.to_owned());
-        if let Some(carrier) = self.carrier.get() {
+        if let Some(carrier) = self.carrier() {
             carrier.end();
         }
     }
@@ -88,8 +110,8 @@ impl Link {
 
     /// The connection is lost.
     pub(super) fn lose(&self, why: &str) {
-        let carrier = self.carrier.get();
-        let said = match carrier {
+        let carrier = self.carrier();
+        let said = match &carrier {
             Some(carrier) if !self.is_lost() => carrier.line.last_words(),
             _ => String::new(),
         };
@@ -109,10 +131,18 @@ impl Link {
         self.seal_tails();
     }
 
-    /// The same as a broken connection.
+    /// The connection is lost, and the server does not wait for another one.
     #[cfg(test)]
     pub(in crate::remote::client) fn cut(&self) {
-        self.carrier.get().expect("it is connected").line.end();
+        use lads_core::remote::message::ToServer;
+        let _ = lock(&self.output).as_mut().map(|output| say(&mut **output, [ToServer::Bye]));
+        self.lose("it closed the connection");
+    }
+
+    /// The connection breaks.
+    #[cfg(test)]
+    pub(in crate::remote::client) fn break_line(&self) {
+        self.carrier().expect("it is connected").line.end();
     }
 
     /// Sends nothing from now on, or goes on.

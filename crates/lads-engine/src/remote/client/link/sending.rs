@@ -1,38 +1,48 @@
 //! The thread that sends frames, as far as the server has granted room (the paper's background
 //! thread, section 3.2), and messages that other threads have left.
 
-use super::{Link, Session};
+use super::{Carrier, Link, Session};
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::remote::client::About;
 use lads_core::remote::outbox::{Next, Place};
 use lads_core::units::{Block, OstId, StreamId};
 use lads_sys::Buffer;
 use std::io::{self, IoSlice};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, TryLockError, Weak};
 use twox_hash::XxHash3_64;
 
 impl Link {
-    /// Sends until the connection is lost.
-    pub(super) fn send(link: &Weak<Self>) {
+    /// Sends until the connection ends.
+    pub(super) fn send(link: &Weak<Self>, carrier: &Carrier) {
         let mut head = Vec::new();
+        // Of this connection.
+        let mut frames = 0;
         loop {
             let Some(link) = link.upgrade() else { return };
-            if link.is_lost() {
+            if carrier.is_over.load(Ordering::Relaxed) || link.is_lost() {
                 return;
             }
             link.say_all();
             let Some(next) = link.next_to_send() else { continue };
-            if let Err(error) = link.send_one(&next, &mut head) {
+            if let Err(error) = link.send_one(&next, frames, carrier, &mut head) {
                 return link.break_off(&error.to_string());
             }
+            frames += 1;
             // Requests that come after the frame may be made.
             drop(next);
             link.event(|_, _| ());
         }
     }
 
-    fn send_one(&self, next: &Next<Arc<Buffer>, About>, head: &mut Vec<u8>) -> io::Result<()> {
-        let Next { number, of, about, place, is_last_grant } = next;
+    fn send_one(
+        &self,
+        next: &Next<Arc<Buffer>, About>,
+        frames: u64,
+        carrier: &Carrier,
+        head: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let Next { of, about, place, is_last_grant, .. } = next;
         let length = about.length;
         let back;
         let (buffer, checksum): (&Buffer, _) = match place {
@@ -42,10 +52,13 @@ impl Link {
             Place::Staged(slot) => {
                 let stage = self.stage.as_ref().expect("it was staged there");
                 let mut buffer = stage.for_draining.take();
-                let checksum = stage.cache.take(*slot, length, &mut buffer).map_err(|error| {
+                let taken = stage.cache.take(*slot, length, &mut buffer);
+                // Another connection would not help.
+                let lost = |error| {
                     let path = stage.cache.path().display();
-                    io::Error::other(format!("cannot read back staged data in {path}: {error}"))
-                })?;
+                    self.lose(&format!("cannot read back staged data in {path}: {error}"));
+                };
+                let Ok(checksum) = taken.map_err(lost) else { return Ok(()) };
                 back = buffer;
                 (&back, checksum)
             }
@@ -54,9 +67,9 @@ impl Link {
         let row = Row { block, is_whole: false, checksum };
         let (sink_ost, is_last_grant) = (OstId(0), *is_last_grant);
         let bound = Bound { sink_ost, is_last_grant, has_only_sums: false };
-        put_head(&[row], *number, bound, head);
+        put_head(&[row], frames, bound, head);
         let pieces = &mut [IoSlice::new(head), IoSlice::new(&buffer[..length as usize])];
-        self.carrier.get().expect("it is connected").transport.send(StreamId(0), pieces)
+        carrier.transport.send(StreamId(0), pieces)
     }
 
     /// Lets the buffers of files be sent that no thread is filling: such a thread does that itself.
