@@ -333,6 +333,11 @@ impl<B: ChunkBytes> Reading<B> {
         self.put(key, bytes, &RangeSet::from_iter([got]), is_ahead, false)
     }
 
+    /// No answer to a request comes. Where the file ends is not known from that.
+    pub fn cancel(&mut self, number: u64) {
+        self.under_way.remove(&number);
+    }
+
     fn put(
         &mut self,
         key: Key,

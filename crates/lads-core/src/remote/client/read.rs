@@ -134,6 +134,12 @@ impl<R: ChunkBytes> ReadSide<R> {
         is_ahead
     }
 
+    /// No answer to a request ahead comes.
+    fn cancel_ahead(&mut self, number: u64) {
+        self.reading.cancel(number);
+        self.in_flight -= 1;
+    }
+
     /// The connection is lost.
     pub(super) fn clear(&mut self) {
         self.reading.clear();
@@ -429,7 +435,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         for (number, known, call) in self.requests.take_unread(requests) {
             self.line.gate.abandon(number);
             if self.reading.reading.is_ahead(known) {
-                self.reading.on_nothing(known);
+                self.reading.cancel_ahead(known);
                 self.requests.forget(known);
             } else {
                 let frames_before = self.sending.outbox.sent();

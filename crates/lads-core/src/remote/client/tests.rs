@@ -1,3 +1,4 @@
+mod absence;
 mod loss;
 
 use super::*;

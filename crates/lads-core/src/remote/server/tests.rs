@@ -120,6 +120,23 @@ fn a_client_that_is_gone_is_not_sent_what_it_read() {
     assert!(world.server.is_ended(world.clients[0]));
 }
 
+/// Who is busy is never silent, and others wait for it.
+#[test]
+fn what_was_being_sent_when_a_connection_broke_is_not_being_done() {
+    let mut world = World::new();
+    let client = world.clients[0];
+    let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 10 });
+    assert_eq!(world.task(0).map(|task| task.request), Some(read));
+    assert_eq!(world.server.on_read(client, read, Ok(10)), Ok(true));
+    assert!(world.server.on_broken(client, NOW));
+    assert_eq!(world.server.resume(client, 0, NOW), Ok(true));
+    assert_eq!(world.server.on_sent(client, read, 10, NOW), Ok(()), "it was late");
+    world.announce(0, 0, 10);
+    world.ask(1, Call::Read { view: VIEW, position: 5, length: 1 });
+    let limit = Duration::from_secs(60);
+    assert_eq!(world.server.silent(NOW + limit, Duration::ZERO, limit), [client]);
+}
+
 /// A program that closes a file and writes the next one did not get on until the first was durable.
 #[test]
 fn a_fence_does_not_wait_until_a_file_is_durable() {
