@@ -4,6 +4,7 @@
 //! The bytes are choices: the calls of the program, the messages of the server, the results of the
 //! local disk, and the time. The owner of the session keeps to the contract of an owner.
 
+mod absence;
 mod buffers;
 mod program;
 mod reads;
@@ -12,8 +13,10 @@ mod server;
 use crate::choices::Choices;
 use buffers::{Buffer, Chunk, Pool};
 use lads_core::limits::FRAME_BYTES;
-use lads_core::remote::client::{About, After, Client, Loss, Settings, StageSettings, Wait, Why};
-use lads_core::remote::message::FileNumber;
+use lads_core::remote::client::{
+    About, After, Client, Loss, Settings, StageSettings, Trouble, Wait, Why,
+};
+use lads_core::remote::message::{FileNumber, ToServer};
 use lads_core::remote::outbox::Staging;
 use lads_core::remote::outlook::Told;
 use lads_core::remote::reading::Save;
@@ -28,6 +31,10 @@ const STEPS_MAX: u32 = 1000;
 
 /// Rounds after which everything is done if the server is honest. Each chunk of a read takes a few.
 const ROUNDS_MAX: u32 = 1000;
+
+/// A server that is silent for this long is gone. The process is stopped in steps of the time that
+/// are longer than a second.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Buffers of the client, and the length of each. With short ones, few bytes are many frames.
 const BUFFERS: u32 = 6;
@@ -63,6 +70,8 @@ pub struct Reached {
     pub saved: u64,
     /// Chunks that were read from the local disk.
     pub loaded: u64,
+    /// How often the connection was made again.
+    pub resumed: u64,
     /// Whether the server broke the protocol.
     pub is_refused: bool,
 }
@@ -70,8 +79,8 @@ pub struct Reached {
 /// Plays an input, to its end.
 ///
 /// # Panics
-/// If a frame is sent without a grant, a buffer is not freed, a read returns old or other bytes, a
-/// call waits after the loss of the connection, or for an honest server for ever.
+/// If a frame is sent twice or without a grant, a buffer is not freed, a read returns old or other
+/// bytes, a call waits after the loss of the connection, or for an honest server for ever.
 #[must_use]
 pub fn play(bytes: &[u8]) -> Reached {
     let mut choices = Choices::new(bytes);
@@ -119,6 +128,7 @@ struct Host<'a> {
 
 impl<'a> Host<'a> {
     fn new(mut choices: Choices<'a>) -> Self {
+        let gives_ticket = !choices.is_one_in(8);
         let is_endless = choices.is_one_in(16);
         let stage = (!choices.is_one_in(3)).then(|| StageSettings {
             bytes_max: u64::from(BUFFER_BYTES * choices.below(16)),
@@ -136,14 +146,14 @@ impl<'a> Host<'a> {
             chunks_max: CHUNKS_MAX,
             read_cache_bytes: u64::from(choices.below(4)) * u64::from(FRAME_BYTES),
             stage,
-            timeout: if is_endless { Duration::MAX } else { Duration::from_secs(60) },
+            timeout: if is_endless { Duration::MAX } else { TIMEOUT },
             stall_timeouts: 10,
             has_other_servers: false,
         };
         Self {
             choices,
             client: Client::new(settings),
-            server: Server::default(),
+            server: Server::new(gives_ticket),
             pool: Pool::default(),
             now: Duration::ZERO,
             clock: 0,
@@ -185,13 +195,14 @@ impl<'a> Host<'a> {
 
     fn connect(&mut self) {
         self.is_connected = true;
+        self.check_greeting();
         self.client.on_connected(self.now);
     }
 
     /// Promises that hold at any time.
     fn check(&self) {
         assert_eq!(self.client.awaited(), self.awaited, "calls that wait for frames");
-        let in_flight = self.server.in_flight.len();
+        let in_flight = self.server.in_flight.len() + self.server.again.len();
         assert!(in_flight <= self.puts.len(), "{in_flight} frames in flight");
         assert!(self.is_over == self.client.loss().is_some());
     }
@@ -202,8 +213,8 @@ impl<'a> Host<'a> {
         let next = self.client.next_frame(self.now);
         assert_eq!(has_frame, next.is_some(), "a frame is reported and not returned");
         let Some(next) = next else { return false };
+        assert!(self.is_connected && !self.client.is_away(), "a frame without a connection");
         self.check_frame(&next);
-        self.set_sent(next.of.write.0, true);
         self.on_sent(&next);
         true
     }
@@ -213,12 +224,14 @@ impl<'a> Host<'a> {
     }
 
     fn say(&mut self) -> bool {
-        if !self.is_connected {
+        let is_away = self.client.is_away();
+        if !self.is_connected && !is_away {
             return false;
         }
         let has_messages = self.client.has_messages();
         let messages = self.client.next_messages();
         assert_eq!(has_messages, !messages.is_empty(), "messages are reported and not returned");
+        assert!(!has_messages || !is_away, "messages without a connection");
         self.on_messages(messages);
         has_messages
     }
@@ -228,14 +241,29 @@ impl<'a> Host<'a> {
         let millis = [0, 1, 5, 51, 1000, 1001, 3000, 61_000, 700_000];
         self.now += Duration::from_millis(self.choices.one_of(&millis));
         match self.choices.below(4) {
-            0 if self.is_connected && !self.is_over => {
-                if let Some(why) = self.client.look(self.now) {
-                    self.lose(why);
-                }
-            }
+            0 if !self.is_over => self.look(),
             1 if self.choices.is_one_in(64) => self.lose("cut".to_owned()),
             2 => self.rest(),
+            3 if self.is_connected && !self.is_over && self.may_break() => {
+                self.break_off("reset");
+            }
             _ => {}
+        }
+    }
+
+    /// That ends a connection for which there is no ticket.
+    fn may_break(&mut self) -> bool {
+        self.server.has_given_ticket || self.choices.is_one_in(8)
+    }
+
+    fn look(&mut self) {
+        match self.client.look(self.now) {
+            Some(Trouble::Broken(why)) => {
+                assert!(self.is_connected && !self.client.is_away(), "it is broken already");
+                self.break_off(&why);
+            }
+            Some(Trouble::Lost(why)) => self.lose(why),
+            None => {}
         }
     }
 
@@ -307,6 +335,7 @@ impl<'a> Host<'a> {
         if !self.is_connected {
             self.connect();
         }
+        self.greet();
         for _ in 0..ROUNDS_MAX {
             self.now += Duration::from_secs(1);
             if self.server.granted < BUFFERS {
@@ -329,6 +358,7 @@ impl<'a> Host<'a> {
         while let Err(error) = self.client.finish() {
             assert!(self.client.loss().is_none(), "{error:?}");
         }
+        assert_eq!(self.client.farewell(), Some(ToServer::Bye), "it can go");
     }
 
     fn serve_all(&mut self) {
@@ -351,6 +381,7 @@ impl<'a> Host<'a> {
 
     fn is_quiet(&self) -> bool {
         self.calls.is_empty()
+            && !self.client.is_away()
             && !self.files.iter().any(|file| file.is_copying() || file.tail.is_filling())
             && self.client.is_written()
             && !self.client.has_messages()

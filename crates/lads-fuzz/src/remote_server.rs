@@ -4,21 +4,26 @@
 //! The bytes are choices: which client asks for what, which frames come when, and which of the
 //! things that are to be done is done next. The owner of the session keeps to what an owner does.
 
+mod absence;
+mod hostile;
+mod sound;
+
 use crate::choices::Choices;
 use lads_core::frame::{Header, Row};
 use lads_core::issue::Operation;
 use lads_core::layout::Layout;
-use lads_core::limits::{ALIGNMENT_BYTES, FRAME_BYTES};
+use lads_core::limits::ALIGNMENT_BYTES;
 use lads_core::remote::locks::{ClientNumber, FileId};
 use lads_core::remote::message::{
-    Call, Failure, FileNumber, FrameOf, LockKind, OpenMode, Outcome, Request, ToClient, ToServer,
-    Unsent, ViewNumber, WriteNumber,
+    Failure, FileNumber, OpenMode, Outcome, Ticket, ToClient, ToServer, VERSION,
 };
 use lads_core::remote::scatter::scatter;
 use lads_core::remote::server::{Act, Breach, Server, Task, Work};
-use lads_core::units::{Block, EntryId, Instant, OstId};
-use lads_core::view::{Datatype, Run, View};
+use lads_core::units::{Instant, OstId};
+use lads_core::view::{Run, View};
+use sound::Sound;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Steps of an input that are taken; beyond that it only costs time.
 const STEPS_MAX: u32 = 1000;
@@ -27,14 +32,23 @@ const STEPS_MAX: u32 = 1000;
 /// step compares four times as many of them.
 const ROOM: u32 = 6;
 
+/// Grants in a message to a client, of a quarter of its room.
+const GRANT: u32 = ROOM.div_ceil(4);
+
+/// Clients whose connection may be broken at a time: one less than there are.
+const AWAY_MAX: u32 = 1;
+
+/// The time that a step takes.
+const STEP: Duration = Duration::from_millis(1);
+
 /// Runs of a frame that are looked at one by one. A frame may have a million.
 const RUNS_SEEN_MAX: usize = 64;
 
 /// Plays an input.
 ///
 /// # Panics
-/// If a frame is written twice, beside another one of the same bytes, or never, or a task is never
-/// done.
+/// If a frame is written twice, beside another one of the same bytes, or never, a task is never
+/// done, or a client that comes back misses something.
 pub fn run(bytes: &[u8]) {
     let _ = play(bytes);
 }
@@ -48,6 +62,8 @@ pub struct Reached {
     pub dropped: u32,
     /// Requests that were answered.
     pub answered: u32,
+    /// How often a client came back.
+    pub resumed: u32,
     /// Whether a client broke the protocol.
     pub is_refused: bool,
 }
@@ -58,13 +74,7 @@ pub struct Reached {
 /// As [`run`].
 #[must_use]
 pub fn play(bytes: &[u8]) -> Reached {
-    let mut server = Server::new("host".to_owned(), ROOM, 2);
-    let clients = [0, 1].map(|index| {
-        let ticket = Ticket([index; 16]);
-        Client::new(ticket, server.connect(ticket, Instant::START))
-    });
-    let (writing, reached) = (Vec::new(), Reached::default());
-    let mut host = Host { choices: Choices::new(bytes), server, clients, writing, reached };
+    let mut host = Host::new(Choices::new(bytes));
     for _ in 0..STEPS_MAX {
         if host.choices.is_empty() {
             break;
@@ -85,29 +95,77 @@ struct Writing {
 
 struct Client {
     number: ClientNumber,
+    ticket: Ticket,
     requests: u64,
-    /// Frames that have come, and that may come.
+    /// Frames that have come and were not dropped for the client to send them again.
     frames: u64,
+    /// All frames that were sent, and how many more may be.
+    sent: Vec<Row>,
     room: u32,
     /// Frames that are here, and of which nothing was said.
     here: BTreeSet<u64>,
     answered: BTreeSet<u64>,
-    tasks: Vec<Task>,
+    /// Tasks that were taken, and the number of the connection at that time.
+    tasks: Vec<(Task, u32)>,
+    /// Reads whose bytes are being sent.
+    sending: Vec<(u64, u32)>,
+    /// The number of the connection.
+    connection: u32,
+    /// Messages that it heard on this connection.
+    heard: u32,
+    /// Counted messages that it heard and confirmed, and the most that the server has sent.
+    counted: u64,
+    confirmed: u64,
+    said: u64,
+    has_ticket: bool,
+    /// Whether it has no connection.
+    is_away: bool,
+    /// Whether it has said that it will not come back.
+    is_leaving: bool,
     is_over: bool,
+    /// What it remembers; `None`: it says anything.
+    sound: Option<Sound>,
 }
 
 impl Client {
-    fn new(number: ClientNumber) -> Self {
+    fn new(number: ClientNumber, ticket: Ticket, sound: Option<Sound>) -> Self {
         Self {
             number,
+            ticket,
             requests: 0,
             frames: 0,
+            sent: Vec::new(),
             room: 0,
             here: BTreeSet::new(),
             answered: BTreeSet::new(),
             tasks: Vec::new(),
+            sending: Vec::new(),
+            connection: 0,
+            heard: 0,
+            counted: 0,
+            confirmed: 0,
+            said: 0,
+            has_ticket: false,
+            is_away: false,
+            is_leaving: false,
             is_over: false,
+            sound,
         }
+    }
+
+    /// Whether it may say something: one that comes back must know before what the server has.
+    fn may_talk(&self) -> bool {
+        !self.is_over && !self.is_away && (self.connection == 0 || self.heard >= 2)
+    }
+
+    /// Frames that are sent and not here: the connection broke.
+    fn unsent(&self) -> usize {
+        self.sent.len() - usize::try_from(self.frames).expect("inputs are short")
+    }
+
+    /// Frames that are here, and for which the client knows that there is room.
+    fn granted(&self) -> usize {
+        self.room as usize + self.here.len() + self.unsent()
     }
 }
 
@@ -116,11 +174,23 @@ struct Host<'a> {
     server: Server,
     clients: [Client; 2],
     writing: Vec<Writing>,
+    now: Instant,
     reached: Reached,
 }
 
-impl Host<'_> {
+impl<'a> Host<'a> {
+    fn new(mut choices: Choices<'a>) -> Self {
+        let (now, mut server) = (Instant::START, Server::new("host".to_owned(), ROOM, AWAY_MAX));
+        let clients = [0, 1].map(|index| {
+            let ticket = Ticket([index; 16]);
+            let sound = (!choices.is_one_in(4)).then(Sound::default);
+            Client::new(server.connect(ticket, now), ticket, sound)
+        });
+        Self { choices, server, clients, writing: Vec::new(), now, reached: Reached::default() }
+    }
+
     fn step(&mut self) {
+        self.now = self.now + STEP;
         let index = usize::from(self.choices.is_one_in(2));
         let done = match self.choices.below(8) {
             0 | 1 => self.ask(index),
@@ -131,10 +201,7 @@ impl Host<'_> {
             }
             5 => self.do_task(index),
             6 => self.hear(index),
-            _ if self.choices.is_one_in(32) => {
-                self.end(self.clients[index].number);
-                Ok(())
-            }
+            7 => self.come_and_go(index),
             _ => {
                 self.finish_one();
                 Ok(())
@@ -146,7 +213,8 @@ impl Host<'_> {
     }
 
     fn end_at_breach(&mut self, number: ClientNumber, result: Result<(), Breach>) {
-        if result.is_err() {
+        if let Err(breach) = result {
+            assert!(self.client(number).sound.is_none(), "a sound client is refused: {breach}");
             self.reached.is_refused = true;
             self.end(number);
         }
@@ -160,132 +228,60 @@ impl Host<'_> {
 
     /// A client asks for something, most often with the number that is next.
     fn ask(&mut self, index: usize) -> Result<(), Breach> {
-        let client = &mut self.clients[index];
-        if client.is_over || !self.server.has_room_for_message(client.number) {
+        let client = &self.clients[index];
+        if !client.may_talk() || !self.server.has_room_for_message(client.number) {
             return Ok(());
         }
-        let is_lie = self.choices.is_one_in(64);
-        let number = if is_lie { self.choices.number() } else { client.requests };
+        let is_sound = client.sound.is_some();
+        let request = if is_sound { self.sound_request(index) } else { self.any_request(index) };
+        let client = &mut self.clients[index];
         client.requests += 1;
-        let frames_before = match self.choices.below(8) {
-            0 => self.choices.number(),
-            1 => client.frames + 1,
-            2 => 0,
-            _ => client.frames,
-        };
-        let client = client.number;
-        let call = self.call();
-        let request = Request { number, frames_before, call };
-        self.server.on_message(client, ToServer::Request(request), Instant::START)
+        client.is_leaving = false;
+        self.server.on_message(client.number, ToServer::Request(request), self.now)
     }
 
-    fn call(&mut self) -> Call {
-        let (file, view) = (self.file(), self.view());
-        match self.choices.below(18) {
-            0 => Call::Open { file, path: Vec::new(), mode: MODE, group: [0; 16] },
-            1 | 2 => {
-                let displacement = self.choices.number();
-                Call::View { view, file, displacement, filetype: self.filetype() }
-            }
-            3 => Call::Forget { view },
-            4 => Call::Read { view, position: self.choices.number(), length: self.length() },
-            5 => Call::Sync { file },
-            6 => Call::Flush { file },
-            7 => Call::Close { file },
-            8 => Call::Size { file },
-            9 => Call::SetSize { file, size: self.choices.below(256).into() },
-            10 => Call::Preallocate { file, size: 0 },
-            11 => Call::End { view },
-            12 => Call::AddShared { file, bytes: 0 },
-            13 => {
-                let kinds = [LockKind::Shared, LockKind::Exclusive];
-                Call::Lock { file, kind: self.choices.one_of(&kinds) }
-            }
-            14 => Call::Unlock { file },
-            15 | 16 => Call::Fence { unsent: vec![self.unsent(view)] },
-            _ => Call::Delete { path: Vec::new() },
+    /// A client sends one more frame, if it may. Returns whether it does.
+    fn put(&mut self, index: usize) -> bool {
+        let client = &self.clients[index];
+        if client.room == 0 {
+            return false;
         }
+        let is_sound = client.sound.is_some();
+        let block = if is_sound { self.sound_block(index) } else { self.any_block() };
+        let client = &mut self.clients[index];
+        client.sent.extend(block.map(|block| Row { block, is_whole: false, checksum: 0 }));
+        client.room -= u32::from(block.is_some());
+        block.is_some()
     }
 
-    fn unsent(&mut self, view: ViewNumber) -> Unsent {
-        let (write, position) = (self.write(), self.choices.below(256).into());
-        Unsent { write, view, position, length: self.length() }
-    }
-
-    fn write(&mut self) -> WriteNumber {
-        WriteNumber(self.choices.below(16))
-    }
-
-    fn file(&mut self) -> FileNumber {
-        FileNumber(self.choices.below(3))
-    }
-
-    fn view(&mut self) -> ViewNumber {
-        ViewNumber(if self.choices.is_one_in(16) {
-            self.choices.number32()
-        } else {
-            self.choices.below(4)
-        })
-    }
-
-    /// Most are short: a long one may have a million runs, which take long to find.
-    fn length(&mut self) -> u32 {
-        let is_long = self.choices.is_one_in(250);
-        1 + self.choices.below(if is_long { FRAME_BYTES } else { 64 })
-    }
-
-    /// A few sound ones, and anything.
-    fn filetype(&mut self) -> Vec<u8> {
-        let run = |length| Box::new(Datatype::Bytes(length));
-        let (length, extent) = (1 + u64::from(self.choices.below(16)), self.choices.below(64));
-        let datatype = match self.choices.below(4) {
-            0 => Datatype::Bytes(length),
-            1 => Datatype::Resized { begin: 0, extent: extent.into(), of: run(length) },
-            2 => {
-                let stride = i64::from(extent);
-                Datatype::Vector { count: length, block: 1, stride, of: run(length) }
-            }
-            _ => return self.choices.bytes(256).to_vec(),
-        };
-        let mut bytes = Vec::new();
-        datatype.write(&mut bytes);
-        bytes
-    }
-
-    /// A frame comes, as the transport lets it through: not empty, and no position overflows.
+    /// A frame comes: the next one that was sent before the connection broke, or a new one.
     fn send(&mut self, index: usize) -> Result<(), Breach> {
         let client = &self.clients[index];
-        if client.is_over || client.room == 0 {
+        if !client.may_talk() || client.unsent() == 0 && !self.put(index) {
             return Ok(());
         }
-        let (view, write) = (self.view(), self.write());
-        let of = FrameOf { view, write, is_announced: self.choices.is_one_in(4) };
-        let entry = match self.choices.is_one_in(64) {
-            true => EntryId(self.choices.number()),
-            false => of.entry(),
-        };
-        let is_far = self.choices.is_one_in(8);
-        let offset = if is_far { self.choices.number() } else { self.choices.below(256).into() };
-        let length = self.length();
-        let Some(_) = offset.checked_add(length.into()) else { return Ok(()) };
-        let row = Row { block: Block { entry, offset, length }, is_whole: false, checksum: 0 };
         let client = &mut self.clients[index];
-        client.room -= 1;
+        let row = client.sent[client.sent.len() - client.unsent()];
         let header = Header {
             count: 1,
-            payload_bytes: length,
+            payload_bytes: row.block.length,
             table_crc: 0,
             number: 0,
             sink_ost: OstId(0),
-            is_last_grant: client.room == 0,
+            is_last_grant: client.room == 0 && client.unsent() == 1,
             has_only_sums: false,
         };
         self.server.on_head(client.number, &header, &[row])?;
-        let number = self.server.on_frame(client.number, &[row], Instant::START)?;
+        if self.choices.is_one_in(32) {
+            self.server.on_frame_lost(client.number);
+            return self.break_off(index);
+        }
+        let number = self.server.on_frame(client.number, &[row], self.now)?;
         assert_eq!(number, client.frames, "frames are counted");
         client.frames += 1;
         client.here.insert(number);
         client.is_over = self.server.is_over(client.number);
+        assert!(!client.is_over || client.sound.is_none(), "a sound client is refused");
         self.reached.is_refused |= client.is_over;
         assert!(client.here.len() <= ROOM as usize, "more than granted");
         Ok(())
@@ -326,7 +322,7 @@ impl Host<'_> {
         assert!(client.here.remove(&frame), "frame {frame} ended twice");
         self.reached.written += 1;
         let failure = self.choices.is_one_in(16).then_some(FAILURE);
-        let done = self.server.on_written(number, frame, failure, Instant::START);
+        let done = self.server.on_written(number, frame, failure, self.now);
         self.end_at_breach(number, done);
     }
 
@@ -334,11 +330,14 @@ impl Host<'_> {
     fn do_task(&mut self, index: usize) -> Result<(), Breach> {
         let client = &mut self.clients[index];
         let number = client.number;
-        client.tasks.extend(self.server.next_task(number));
-        let Some(place) = self.choices.place_in(client.tasks.len()) else { return Ok(()) };
-        let Task { request, act } = client.tasks.swap_remove(place);
-        let fails = self.choices.is_one_in(8);
-        let now = Instant::START;
+        let connection = client.connection;
+        client.tasks.extend(self.server.next_task(number).map(|task| (task, connection)));
+        let Some(place) = self.choices.place_in(client.tasks.len()) else {
+            return self.finish_sending(index);
+        };
+        let (Task { request, act }, asked) = client.tasks.swap_remove(place);
+        let is_asked = asked == connection && !client.is_away && !client.is_over;
+        let (fails, now) = (self.choices.is_one_in(8), self.now);
         match act {
             Act::Open { file, .. } => {
                 let result = if fails { Err(FAILURE) } else { Ok(id_of(file)) };
@@ -350,9 +349,10 @@ impl Host<'_> {
                 let length = u32::try_from(positions.end - positions.start).unwrap_or(0);
                 let result = if fails { Err(FAILURE) } else { Ok(length) };
                 if self.server.on_read(number, request, result)? {
-                    self.server.on_sent(number, request, length, now)?;
+                    assert!(is_asked, "nobody waits for the bytes of request {request}");
+                    self.clients[index].sending.push((request, length));
                 }
-                Ok(())
+                if self.choices.is_one_in(2) { Ok(()) } else { self.finish_sending(index) }
             }
             Act::Size(_) => {
                 let outcome = Outcome::Number(self.choices.below(4096).into());
@@ -365,48 +365,102 @@ impl Host<'_> {
         }
     }
 
+    /// The bytes of a read are sent.
+    fn finish_sending(&mut self, index: usize) -> Result<(), Breach> {
+        let client = &mut self.clients[index];
+        let Some(place) = self.choices.place_in(client.sending.len()) else { return Ok(()) };
+        let (request, length) = client.sending.swap_remove(place);
+        self.server.on_sent(client.number, request, length, self.now)
+    }
+
     /// A client takes messages.
     fn hear(&mut self, index: usize) -> Result<(), Breach> {
-        let client = &mut self.clients[index];
-        for message in self.server.next_messages(client.number)? {
-            match message {
-                ToClient::Grant(count) => client.room += count,
-                ToClient::Reply { number, .. } => {
-                    assert!(client.answered.insert(number), "request {number} is answered twice");
-                    self.reached.answered += 1;
-                }
-                _ => {}
-            }
+        if self.clients[index].is_away {
+            return Ok(());
+        }
+        for message in self.take_messages(index)? {
+            self.hear_one(index, &message);
         }
         Ok(())
+    }
+
+    /// The server sends what it has for a client.
+    fn take_messages(&mut self, index: usize) -> Result<Vec<ToClient>, Breach> {
+        let client = &mut self.clients[index];
+        let messages = self.server.next_messages(client.number)?;
+        let counted = messages.iter().filter(|it| it.is_counted()).count() as u64;
+        client.said = client.said.max(client.counted + counted);
+        Ok(messages)
+    }
+
+    fn hear_one(&mut self, index: usize, message: &ToClient) {
+        let client = &mut self.clients[index];
+        client.check_order(message);
+        client.heard += 1;
+        client.counted += u64::from(message.is_counted());
+        match message {
+            ToClient::Grant(count) => {
+                client.room += *count;
+                assert!(client.granted() <= ROOM as usize, "more than there is room for");
+            }
+            ToClient::Reply { number, .. } => {
+                assert!(client.answered.insert(*number), "request {number} is answered twice");
+                self.reached.answered += 1;
+                client.on_reply(*number);
+            }
+            ToClient::Resumed { .. } => client.on_resumed(),
+            ToClient::Again(frame) => client.on_again(*frame),
+            _ => {}
+        }
     }
 
     /// All that can be done is done. What is left waits for what a client never said.
     fn come_to_an_end(&mut self) {
         loop {
-            let before = (self.reached, self.writing.len());
+            let before = self.state();
+            self.bring_back();
             for index in 0..self.clients.len() {
                 let number = self.clients[index].number;
-                let heard = self.hear(index);
-                self.end_at_breach(number, heard);
-                while self.server.has_task(number) || !self.clients[index].tasks.is_empty() {
+                while self.has_task(index) {
                     let done = self.do_task(index);
                     self.end_at_breach(number, done);
                 }
                 self.finish_one();
                 self.begin();
+                let heard = self.hear(index);
+                self.end_at_breach(number, heard);
+                self.send_all(index);
             }
-            if before == (self.reached, self.writing.len()) && self.writing.is_empty() {
+            if before == self.state() && self.writing.is_empty() {
                 break;
             }
         }
+        self.check_sound();
         for client in &self.clients {
             let waiting = self.server.coming_count(client.number);
             assert_eq!(client.here.len(), waiting, "a frame whose view is known is never written");
             assert!(!client.is_over || self.server.is_ended(client.number), "it never ends");
+            let is_granted = client.granted() + GRANT as usize > ROOM as usize;
+            assert!(client.is_over || is_granted, "room that nobody knows of");
         }
         self.clients.iter().for_each(|client| self.server.on_gone(client.number, None));
         self.clients.iter().for_each(|client| self.server.forget(client.number));
+    }
+
+    /// What changes until the end.
+    fn state(&self) -> (Reached, usize, [[usize; 5]; 2]) {
+        let of_client = |it: &Client| {
+            let (room, connection) = (it.room as usize, it.connection as usize);
+            let is_away = usize::from(it.is_away && !it.is_over);
+            [it.sent.len(), it.unsent(), room, connection, is_away]
+        };
+        (self.reached, self.writing.len(), self.clients.each_ref().map(of_client))
+    }
+
+    fn has_task(&self, index: usize) -> bool {
+        let client = &self.clients[index];
+        let is_any_taken = !client.tasks.is_empty() || !client.sending.is_empty();
+        is_any_taken || self.server.has_task(client.number)
     }
 }
 

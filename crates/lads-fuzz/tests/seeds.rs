@@ -15,8 +15,8 @@ use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::lov::{Lov, Stripes};
 use lads_core::packet::{Channel, Packet};
 use lads_core::remote::message::{
-    Call, Failure, FileNumber, LockKind, OpenMode, Outcome, Request, ToClient, ToServer, VERSION,
-    ViewNumber, Written,
+    Call, Failure, FileNumber, LockKind, OpenMode, Outcome, Request, Ticket, ToClient, ToServer,
+    VERSION, ViewNumber, Written,
 };
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_core::view::{Datatype, Dimension, Distribution, Part, Slice};
@@ -241,6 +241,7 @@ fn messages_of_remote_files_begin_with_one_of_each_kind() {
     let mut filetype = Vec::new();
     Datatype::Bytes(8).write(&mut filetype);
     let failure = Failure { operation: Operation::Write, errno: 28 };
+    let ticket = Ticket([9; 16]);
     let calls = [
         ("open", Call::Open { file, path: path.clone(), mode, group: [9; 16] }),
         ("view", Call::View { view, file, displacement: 4096, filetype }),
@@ -257,6 +258,10 @@ fn messages_of_remote_files_begin_with_one_of_each_kind() {
     let reply = |outcome| to_client(ToClient::Reply { number: 300, outcome });
     let mut seeds = vec![
         ("hello", to_server(ToServer::Hello { version: VERSION, name: "n1".to_owned() })),
+        ("resume", to_server(ToServer::Resume { version: VERSION, ticket, heard: 500 })),
+        ("heartbeat", to_server(ToServer::Heartbeat { heard: 500 })),
+        ("ticket", to_client(ToClient::Ticket(ticket))),
+        ("resumed", to_client(ToClient::Resumed { requests: 300, frames: 1 << 20 })),
         ("written", to_client(ToClient::Written(written))),
         ("grant", to_client(ToClient::Grant(64))),
         ("fatal", to_client(ToClient::Fatal("no".to_owned()))),
@@ -292,11 +297,15 @@ fn seeds_of_the_sessions_lead_to_their_ends() {
         committed("remote_server").iter().map(|(_, it)| remote_server::play(it)).collect();
     assert!(server.iter().any(|it| it.written >= 10 && it.dropped >= 1), "{server:?}");
     assert!(server.iter().any(|it| it.is_refused && it.written >= 1), "{server:?}");
+    let is_far = |it: &remote_server::Reached| it.resumed >= 3 && it.written >= 15;
+    assert!(server.iter().any(|it| is_far(it) && !it.is_refused), "{server:?}");
     let client: Vec<_> =
         committed("remote_client").iter().map(|(_, it)| remote_client::play(it)).collect();
     assert!(client.iter().any(|it| it.sent >= 20 && it.drained >= 10), "{client:?}");
     assert!(client.iter().any(|it| it.loaded >= 1 && it.reads >= 4), "{client:?}");
     assert!(client.iter().any(|it| it.is_refused && it.written >= 10), "{client:?}");
+    let is_far = |it: &remote_client::Reached| it.resumed >= 2 && it.written >= 10;
+    assert!(client.iter().any(|it| is_far(it) && it.reads >= 3), "{client:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use lads_core::remote::message::{
     Call, Failure, Outcome, Request, ToClient, ToServer, VERSION, ViewNumber, WriteNumber, Written,
 };
 use lads_core::remote::outbox::Next;
+use lads_core::remote::policy::CONFIRM_MESSAGES;
 use lads_core::units::{Block, EntryId, OstId};
 use std::collections::BTreeMap;
 
@@ -26,58 +27,122 @@ pub(super) struct Server {
     pub(super) requests: BTreeMap<u64, Owed>,
     /// Frames whose head has arrived and whose bytes have not.
     pub(super) arriving: Vec<Arriving>,
-    /// Messages that the client sent.
+    /// Requests that the client sent.
     pub(super) heard: u64,
+    /// Whether the client may connect again, and whether it knows.
+    pub(super) gives_ticket: bool,
+    pub(super) has_given_ticket: bool,
+    /// Counted messages that arrived, and how many the client confirmed.
+    pub(super) said: u64,
+    pub(super) confirmed: u64,
+    /// The server certainly had the requests and frames before these.
+    pub(super) answered: u64,
+    pub(super) settled: u64,
+    /// Number of frames that the client has sent on all connections.
+    pub(super) sent_ever: u64,
+    /// Frames and requests that did not arrive before the connection broke.
+    pub(super) again: BTreeMap<u64, u32>,
+    pub(super) asked_again: BTreeMap<u64, Owed>,
+    /// Reads whose answers were lost.
+    pub(super) cancelled: BTreeMap<u64, Owed>,
+    /// Whether the requests that come next were made before the connection was there again.
+    pub(super) is_late: bool,
 }
 
 /// A request that is not answered.
 pub(super) struct Owed {
-    call: Call,
+    pub(super) call: Call,
+    frames_before: u64,
     /// Time of the request.
     asked: u64,
     /// Bytes of a read of which one half has been sent: the frame or the reply.
-    half: Option<(bool, u32)>,
+    pub(super) half: Option<(bool, u32)>,
 }
 
 /// The bytes of a read.
 pub(super) struct Arriving {
-    number: u64,
+    pub(super) number: u64,
     view: ViewNumber,
     position: u64,
+    /// How many were asked for, and how many come.
+    length: u32,
     count: u32,
     asked: u64,
+}
+
+impl Arriving {
+    /// The read that was answered with them.
+    pub(super) fn owed(&self) -> Owed {
+        let Self { view, position, length, count, asked, .. } = *self;
+        let call = Call::Read { view, position, length };
+        Owed { call, frames_before: 0, asked, half: Some((true, count)) }
+    }
 }
 
 const FAILURE: Failure = Failure { operation: Operation::Read, errno: 5 };
 
 impl Host<'_> {
-    /// A frame is sent.
+    /// A frame is sent, or sent once more.
     pub(super) fn on_sent(&mut self, next: &Next<super::buffers::Buffer, About>) {
+        let write = next.of.write.0;
+        match self.server.again.remove(&next.number) {
+            Some(before) => assert_eq!(write, before, "frame {} was another", next.number),
+            None => self.on_sent_first(next),
+        }
         let server = &mut self.server;
-        assert!(server.granted > 0, "frame {} without a grant", next.number);
-        server.granted -= 1;
-        assert_eq!(next.is_last_grant, server.granted == 0, "the last grant");
+        let is_last = server.granted == 0 && server.again.is_empty();
+        assert_eq!(next.is_last_grant, is_last, "the last grant");
         assert_eq!(next.number, server.sent, "frames are counted");
         server.sent += 1;
-        server.in_flight.insert(next.number, next.of.write.0);
+        server.sent_ever = server.sent_ever.max(server.sent);
+        server.in_flight.insert(next.number, write);
+    }
+
+    fn on_sent_first(&mut self, next: &Next<super::buffers::Buffer, About>) {
+        let server = &mut self.server;
+        assert!(server.granted > 0, "frame {} without a grant", next.number);
+        assert!(server.again.is_empty(), "frame {} is sent too soon", next.number);
+        server.granted -= 1;
         self.reached.sent += 1;
+        self.set_sent(next.of.write.0, true);
     }
 
     /// Messages are sent.
     pub(super) fn on_messages(&mut self, messages: Vec<ToServer>) {
-        let is_heartbeat = |message: &&ToServer| matches!(message, ToServer::Heartbeat);
+        let is_heartbeat = |message: &&ToServer| matches!(message, ToServer::Heartbeat { .. });
         assert!(messages.iter().filter(is_heartbeat).count() <= 1, "heartbeats pile up");
+        let is_any = !messages.is_empty();
         for message in messages {
-            let ToServer::Request(Request { number, frames_before, call }) = message else {
-                continue;
-            };
-            assert_eq!(number, self.server.heard, "requests are counted");
-            assert!(frames_before <= self.server.sent, "request {number} waits for ever");
-            self.server.heard += 1;
-            self.check_request(&call);
-            let owed = Owed { call, asked: self.clock, half: None };
-            self.server.requests.insert(number, owed);
+            match message {
+                ToServer::Request(request) => self.on_request(request),
+                ToServer::Heartbeat { heard } => {
+                    assert_eq!(heard, self.server.said, "messages are counted");
+                    self.server.confirmed = heard;
+                }
+                other => panic!("{other:?} is not to be sent now"),
+            }
         }
+        self.server.is_late &= !is_any;
+        let Server { said, confirmed, has_given_ticket, .. } = self.server;
+        let is_confirmed = said - confirmed < CONFIRM_MESSAGES;
+        let confirms = has_given_ticket && !self.is_over && !self.client.is_away();
+        assert!(is_confirmed || !confirms, "the server keeps too much");
+    }
+
+    fn on_request(&mut self, request: Request) {
+        let Request { number, frames_before, call } = request;
+        let server = &mut self.server;
+        assert_eq!(number, server.heard, "requests are counted");
+        assert!(frames_before <= server.sent_ever, "request {number} waits for ever");
+        server.heard += 1;
+        if let Some(before) = server.asked_again.remove(&number) {
+            let is_same = call == before.call && frames_before == before.frames_before;
+            assert!(is_same, "request {number} was another");
+        } else {
+            self.check_request(&call);
+        }
+        let owed = Owed { call, frames_before, asked: self.clock, half: None };
+        self.server.requests.insert(number, owed);
     }
 
     /// The server does one thing; rarely one that it must not.
@@ -88,7 +153,12 @@ impl Host<'_> {
         if !self.is_connected {
             return;
         }
-        if self.choices.is_one_in(200) {
+        let is_lie = self.choices.is_one_in(if self.client.is_away() { 16 } else { 200 });
+        if is_lie && !self.server.has_greeted {
+            return self.lie_first();
+        }
+        self.greet();
+        if is_lie {
             return self.lie();
         }
         match self.choices.below(8) {
@@ -102,6 +172,7 @@ impl Host<'_> {
                 let write = WriteNumber(self.choices.below(16));
                 self.deliver(ToClient::Recall(write), true);
             }
+            5 if !self.server.cancelled.is_empty() => self.answer_late(),
             _ => self.answer_one(),
         }
     }
@@ -110,6 +181,7 @@ impl Host<'_> {
         if !std::mem::replace(&mut self.server.has_greeted, true) {
             let name = "host".to_owned();
             self.deliver(ToClient::Hello { version: VERSION, name }, true);
+            self.introduce();
         }
     }
 
@@ -131,6 +203,8 @@ impl Host<'_> {
         });
         let written = written.collect();
         self.server.in_flight.retain(|frame, _| !frames.contains(frame));
+        let settled = frames.last().map_or(0, |last| last + 1);
+        self.server.settled = self.server.settled.max(settled);
         self.reached.written += frames.len() as u64;
         self.deliver(ToClient::Written(written), true);
     }
@@ -139,6 +213,7 @@ impl Host<'_> {
         let Some(place) = self.choices.place_in(self.server.in_flight.len()) else { return };
         let Some((&frame, &id)) = self.server.in_flight.iter().nth(place) else { return };
         self.server.in_flight.remove(&frame);
+        self.server.settled = self.server.settled.max(frame + 1);
         self.on_refused(id);
         self.deliver(ToClient::Again(frame), true);
     }
@@ -147,6 +222,7 @@ impl Host<'_> {
     pub(super) fn answer_one(&mut self) {
         let Some(place) = self.choices.place_in(self.server.requests.len()) else { return };
         let Some(&number) = self.server.requests.keys().nth(place) else { return };
+        self.server.answered = self.server.answered.max(number + 1);
         let is_failed = self.choices.is_one_in(16);
         let owed = self.server.requests.get_mut(&number).expect("just seen");
         let outcome = match (&owed.call, owed.half) {
@@ -177,10 +253,10 @@ impl Host<'_> {
     fn answer_read(&mut self, number: u64, is_reply: bool, count: u32) {
         let owed = self.server.requests.get_mut(&number).expect("it is not answered");
         let is_whole = count == 0 || owed.half.replace((is_reply, count)).is_some();
-        let (asked, Call::Read { view, position, .. }) = (owed.asked, &owed.call) else {
+        let (asked, &Call::Read { view, position, length }) = (owed.asked, &owed.call) else {
             unreachable!("it is a read")
         };
-        let arriving = Arriving { number, view: *view, position: *position, count, asked };
+        let arriving = Arriving { number, view, position, length, count, asked };
         if is_whole {
             self.server.requests.remove(&number);
         }
@@ -197,7 +273,7 @@ impl Host<'_> {
     pub(super) fn arrive(&mut self) {
         let Some(place) = self.choices.place_in(self.server.arriving.len()) else { return };
         let it = self.server.arriving.swap_remove(place);
-        let Arriving { number, view, position, count, asked } = it;
+        let Arriving { number, view, position, count, asked, .. } = it;
         let place = self.client.place_of(number);
         let part = place..place + count as usize;
         let chunk = Chunk::new(Piece { part: part.clone(), view, position, asked });
@@ -210,16 +286,12 @@ impl Host<'_> {
         let number = self.choices.number();
         let frame = self.choices.below(32).into();
         let frame = if self.choices.is_one_in(2) { number } else { frame };
-        let is_in_flight = self.server.in_flight.contains_key(&frame);
-        // The client may have made requests that it has not sent.
-        let is_answered = number < self.server.heard && !self.server.requests.contains_key(&number);
-        match self.choices.below(9) {
+        let is_in_flight = self.server.is_in_flight(frame);
+        let is_answered = self.server.is_answered(number);
+        match self.choices.below(12) {
             0 => {
-                let (version, name) =
-                    (self.choices.one_of(&[VERSION, 0, u16::MAX]), "h".to_owned());
-                let is_sound = version == VERSION && !self.server.has_greeted;
-                self.server.has_greeted |= is_sound;
-                self.deliver(ToClient::Hello { version, name }, is_sound);
+                let version = self.choices.one_of(&[VERSION, 0, u16::MAX]);
+                self.deliver(ToClient::Hello { version, name: "h".to_owned() }, false);
             }
             1 => self.deliver(ToClient::Fatal("full".to_owned()), false),
             2 if !is_in_flight => self.deliver(ToClient::Again(frame), false),
@@ -241,6 +313,9 @@ impl Host<'_> {
                 self.deliver_head(number, 0, 1, false);
             }
             7 => self.grant(u32::MAX),
+            8 => self.give_ticket(),
+            9 => self.deliver(ToClient::Resumed { requests: 0, frames: 0 }, false),
+            10 => self.send_late(),
             _ => {
                 let write = WriteNumber(self.choices.number32());
                 self.deliver(ToClient::Recall(write), true);
@@ -260,7 +335,7 @@ impl Host<'_> {
         self.client.free(&staged.unwrap_or_default());
     }
 
-    fn deliver_head(&mut self, number: u64, offset: u64, length: u32, is_sound: bool) {
+    pub(super) fn deliver_head(&mut self, number: u64, offset: u64, length: u32, is_sound: bool) {
         let block = Block { entry: EntryId(number), offset, length };
         let header = Header {
             count: 1,
@@ -278,13 +353,8 @@ impl Host<'_> {
 
     /// A message arrives. One that an honest server sends ends nothing, any other one the
     /// connection.
-    fn deliver(&mut self, message: ToClient, is_sound: bool) {
-        if !self.server.has_greeted {
-            self.server.has_greeted = true;
-            let name = "host".to_owned();
-            self.deliver(ToClient::Hello { version: VERSION, name }, true);
-        }
-        let before = self.pool.in_use();
+    pub(super) fn deliver(&mut self, message: ToClient, is_sound: bool) {
+        let (before, is_counted) = (self.pool.in_use(), message.is_counted());
         let result = self.client.on_message(message, self.now);
         assert!(self.pool.in_use() <= before, "buffers do not appear");
         let result = result.map(|staged| {
@@ -294,6 +364,7 @@ impl Host<'_> {
             }
             self.client.free(&staged);
         });
+        self.server.said += u64::from(is_counted && result.is_ok());
         self.end_at_breach(result, is_sound);
     }
 
