@@ -284,10 +284,6 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.once_more = self.under_way.range(frames..).map(|(number, _)| *number).collect();
     }
 
-    /// The connection broke: nothing is sent once more on it.
-    pub fn on_broken(&mut self) {
-        self.once_more.clear();
-    }
 
     /// Reports whether frames are to be sent once more.
     #[must_use]

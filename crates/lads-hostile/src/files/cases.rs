@@ -6,7 +6,7 @@ use crate::frame::Frame;
 use crate::peer::Told;
 use lads_core::issue::Operation;
 use lads_core::remote::message::{
-    Call, Failure, Outcome, Request, ToClient, VERSION, WriteNumber, Written,
+    Call, Failure, Outcome, Request, Ticket, ToClient, VERSION, WriteNumber, Written,
 };
 
 /// All cases.
@@ -75,6 +75,46 @@ const CASES: &[Case] = &[
     refused("files_greeting_of_a_mebibyte", |server| {
         server.admit()?;
         server.say(&ToClient::Hello { version: VERSION, name: "x".repeat((1 << 20) - 64) })
+    }),
+    // Connections that break.
+    harmless("files_break_and_a_new_connection", |server| {
+        let request = ticket_until(server, is_size)?;
+        resumed(server, request.number, 0)
+    }),
+    refused("files_ticket_twice", |server| {
+        server.greet()?;
+        server.say(&TICKET)?;
+        server.say(&TICKET)
+    }),
+    refused("files_resumed_without_a_break", |server| {
+        server.greet()?;
+        server.say(&ToClient::Resumed { requests: 0, frames: 0 })
+    }),
+    refused("files_resumed_with_requests_that_were_not_sent", |server| {
+        ticket_until(server, is_size)?;
+        resumed(server, u64::MAX, 0)
+    }),
+    refused("files_resumed_with_frames_that_were_not_sent", |server| {
+        ticket_until(server, is_size)?;
+        resumed(server, 0, u64::MAX)
+    }),
+    refused("files_new_connection_without_resumed", |server| {
+        ticket_until(server, is_size)?;
+        server.break_off()?;
+        server.say(&hello())?;
+        server.say(&ToClient::Grant(4))
+    }),
+    lost("files_connections_that_break_at_once", |server| {
+        ticket_until(server, is_size)?;
+        loop {
+            server.break_off()?;
+        }
+    }),
+    lost("files_connections_that_are_resumed_and_break", |server| {
+        ticket_until(server, is_size)?;
+        loop {
+            resumed(server, 0, 0)?;
+        }
     }),
     // Bytes that are no message.
     lost("files_bytes_that_are_no_packet", |server| {
@@ -313,6 +353,22 @@ const CASES: &[Case] = &[
         (1 << 20..2 << 20).try_for_each(|number| server.say(&reply(number)))
     }),
 ];
+
+const TICKET: ToClient = ToClient::Ticket(Ticket([7; 16]));
+
+/// Gives the client a ticket, and answers until a request for which this is true.
+fn ticket_until(server: &mut Server, is_wanted: fn(&Call) -> bool) -> Told<Request> {
+    server.greet()?;
+    server.say(&TICKET)?;
+    server.until(is_wanted)
+}
+
+/// Breaks the connection, and says on the next one that this is there.
+fn resumed(server: &mut Server, requests: u64, frames: u64) -> Told {
+    server.break_off()?;
+    server.say(&hello())?;
+    server.say(&ToClient::Resumed { requests, frames })
+}
 
 fn is_open(call: &Call) -> bool {
     matches!(call, Call::Open { .. })

@@ -31,6 +31,9 @@ const ACCEPTED: u8 = 1;
 /// No client takes so long to connect, on a busy machine.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 
+/// A client that connects again does so sooner.
+const RECONNECT_DEADLINE: Duration = Duration::from_secs(20);
+
 /// The server is not served for longer.
 const LINGER_DEADLINE: Duration = Duration::from_secs(90);
 
@@ -50,6 +53,7 @@ enum Heard {
 /// A server with one client.
 pub struct Server {
     world: World,
+    listener: TcpListener,
     socket: TcpStream,
     heard: Receiver<Heard>,
     /// Requests that wait for frames that were sent before them.
@@ -76,21 +80,13 @@ impl Server {
     ///
     /// # Errors
     /// If it does not connect, or does not show the token.
-    pub fn accept(listener: &TcpListener, world: World) -> Told<Self> {
-        let Some(mut socket) = accept_within(listener, CONNECT_DEADLINE) else {
+    pub fn accept(listener: TcpListener, world: World) -> Told<Self> {
+        let Some((socket, heard)) = connection(&listener, CONNECT_DEADLINE)? else {
             return wrong("the client does not connect");
         };
-        let mut opening = [0; OPENING_BYTES];
-        socket.read_exact(&mut opening).map_err(|_| Stop::Gone)?;
-        if opening[..8] != OPENING || opening[10..] != TOKEN {
-            return wrong("the client does not show its token");
-        }
-        let (hearing, heard) = channel();
-        let mut ears =
-            Ears { socket: socket.try_clone().unwrap(), messages: Vec::new(), frame: Vec::new() };
-        std::thread::spawn(move || while ears.hear(|heard| drop(hearing.send(heard))).is_some() {});
         Ok(Self {
             world,
+            listener,
             socket,
             heard,
             requests: VecDeque::new(),
@@ -301,6 +297,19 @@ impl Server {
         self.is_alive = false;
     }
 
+    /// Breaks the connection, and waits for the next one of the client.
+    ///
+    /// # Errors
+    /// If the client does not connect again, which is well.
+    pub fn break_off(&mut self) -> Told {
+        self.note_lie();
+        let _ = self.socket.shutdown(Shutdown::Both);
+        let again = connection(&self.listener, RECONNECT_DEADLINE)?.ok_or(Stop::Gone)?;
+        (self.socket, self.heard) = again;
+        self.frames_sent = 0;
+        self.admit()
+    }
+
     /// Closes the connection.
     pub fn hang_up(&mut self) {
         self.note_lie();
@@ -338,6 +347,24 @@ impl Server {
     fn put(&mut self, bytes: &[u8]) -> Told {
         self.socket.write_all(bytes).map_err(|_| Stop::Gone)
     }
+}
+
+/// The next connection of the client, and what it sends on it; `None` if there is none in time.
+fn connection(
+    listener: &TcpListener,
+    deadline: Duration,
+) -> Told<Option<(TcpStream, Receiver<Heard>)>> {
+    let Some(mut socket) = accept_within(listener, deadline) else { return Ok(None) };
+    let mut opening = [0; OPENING_BYTES];
+    socket.read_exact(&mut opening).map_err(|_| Stop::Gone)?;
+    if opening[..8] != OPENING || opening[10..] != TOKEN {
+        return wrong("the client does not show its token");
+    }
+    let (hearing, heard) = channel();
+    let mut ears =
+        Ears { socket: socket.try_clone().unwrap(), messages: Vec::new(), frame: Vec::new() };
+    std::thread::spawn(move || while ears.hear(|heard| drop(hearing.send(heard))).is_some() {});
+    Ok(Some((socket, heard)))
 }
 
 /// Returns the greeting of an honest server.

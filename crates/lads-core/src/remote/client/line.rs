@@ -173,7 +173,6 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         }
         let why = why.to_owned();
         self.line.away.get_or_insert(Away { since: now, why, failure: None });
-        self.sending.outbox.on_broken();
         self.requests.is_lively = false;
         true
     }
