@@ -545,6 +545,8 @@ fn a_program_whose_server_is_killed_gets_errors_and_goes_on() {
         command.arg(&program);
         let pid = place.path("pid");
         std::fs::write(&pid, server.id().to_string()).unwrap();
+        // It could come back for twice as long.
+        command.env("LADS_RFS_HINTS", "rfs_timeout=1");
         let output = command.arg(format!("rfs:{at}:new")).arg(&pid).output();
         let _ = server.kill();
         server.wait().unwrap();
