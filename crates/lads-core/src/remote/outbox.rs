@@ -284,7 +284,6 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.once_more = self.under_way.range(frames..).map(|(number, _)| *number).collect();
     }
 
-
     /// Reports whether frames are to be sent once more.
     #[must_use]
     pub fn is_resuming(&self) -> bool {

@@ -127,24 +127,27 @@ impl Line {
         let away = self.presence.look(Instant::after_start(now));
         self.heard_at = (self.heard_at + away).min(now);
         self.done_at = (self.done_at + away).min(now);
+        if !is_owed {
+            self.done_at = now;
+        }
+        // Connecting again is no progress, however often.
+        let is_stalled = now - self.done_at > self.patience;
+        let stalled = format!("it made no progress for {} s", self.patience.as_secs());
         if let Some(Away { since, why, failure }) = &mut self.away {
             *since = (*since + away).min(now);
             let failure = failure.as_ref().map_or(String::new(), |it| format!(": {it}"));
             let seconds = (now - *since).as_secs();
-            let text = || format!("{why}; no new connection in {seconds} s{failure}");
-            let patience = self.timeout.saturating_mul(AWAY_TIMEOUTS);
-            return (now - *since > patience).then(|| Trouble::Lost(text()));
-        }
-        if !is_owed {
-            self.done_at = now;
+            let is_late = now - *since > self.timeout.saturating_mul(AWAY_TIMEOUTS);
+            let late = || format!("{why}; no new connection in {seconds} s{failure}");
+            let text =
+                is_late.then(late).or_else(|| is_stalled.then(|| format!("{stalled}; {why}")));
+            return text.map(Trouble::Lost);
         }
         if now - self.heard_at > self.timeout {
             let text = format!("it sent nothing for {} s", self.timeout.as_secs());
             return Some(Trouble::Broken(text));
         }
-        let seconds = self.patience.as_secs();
-        let text = || format!("it made no progress for {seconds} s and sent only heartbeats");
-        (now - self.done_at > self.patience).then(|| Trouble::Lost(text()))
+        is_stalled.then(|| Trouble::Lost(format!("{stalled} and sent only heartbeats")))
     }
 }
 
