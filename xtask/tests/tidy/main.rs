@@ -86,11 +86,12 @@ const SOCKETS: [&str; 8] = [
     "socket2",
     "rustix::net",
 ];
-const MAY_NAME_SOCKETS: [&str; 6] = [
+const MAY_NAME_SOCKETS: [&str; 7] = [
     "transport/tcp.rs",
     "transport/tcp",
     "transport/contract.rs",
     "patience/tests.rs",
+    "remote/tests/resumed.rs",
     "remote/tests/strange.rs",
     "launch/route/tests.rs",
 ];

@@ -543,8 +543,9 @@ impl Server {
         self.clients.get(&number).is_some_and(Client::has_messages)
     }
 
-    /// The clients that others wait for, and that were silent for `silence_max` although nothing
-    /// is done for them; and those whose connection is broken for too long. `away`: for how long this process was stopped since the last call.
+    /// The clients that others wait for, and that were silent for `silence_max` although nothing is
+    /// done for them; and those whose connection is broken for too long. `away`: for how long this
+    /// process was stopped since the last call.
     pub fn silent(
         &mut self,
         now: Instant,

@@ -80,8 +80,9 @@ impl Client {
         Self::begin(Server::Here, options, move || start_here(&path))
     }
 
-    /// A client with a connection that is made by a thread of its own, and made again if it breaks: the program may go on
-    /// meanwhile, and a signal for a write to what is gone would stay with the thread that wrote.
+    /// A client with a connection that is made by a thread of its own, and made again if it breaks:
+    /// the program may go on meanwhile, and a signal for a write to what is gone would stay with
+    /// the thread that wrote.
     pub(super) fn begin(
         server: Server,
         options: &ClientOptions,

@@ -2,8 +2,8 @@
 //!
 //! One reads messages, one receives frames, one does what requests ask for (`calls.rs`), and one
 //! sends replies and what was read. If the connection breaks, only what requests ask for goes on,
-//! until the client connects again or is given up. What is done, and when, decides the session that all clients
-//! share ([`lads_core::remote::server`]).
+//! until the client connects again or is given up. What is done, and when, decides the session that
+//! all clients share ([`lads_core::remote::server`]).
 
 use super::super::line::Line;
 use super::super::wire::{Unheard, hear, say};
@@ -43,8 +43,8 @@ const HOLDS_UP: &str =
     "other clients wait for a lock or for data of this client, and it sends nothing";
 
 /// What a client is told that connects again too late, or to another server.
-const UNKNOWN: &str = "the server does not know this client: it was started again, or other clients \
-                       waited for this one";
+const UNKNOWN: &str =
+    "the server does not know this client: it was started again, or others waited for this client";
 
 /// For this long, a new client waits until nothing is left of one that is given up for it.
 const GIVEN_UP_WAIT: Duration = Duration::from_secs(1);
