@@ -15,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 /// The threads of one connection besides the one that hears messages, and what that one hears.
 type Begun = (Box<dyn Read + Send>, Vec<JoinHandle<()>>);
@@ -26,6 +27,7 @@ impl Link {
         mut connect: impl FnMut() -> Result<Connection, RemoteError>,
     ) {
         loop {
+            let begun_at = Instant::now();
             let panicked = |_| Err(RemoteError::lost("a thread panicked"));
             let connected = catch_unwind(AssertUnwindSafe(&mut connect)).unwrap_or_else(panicked);
             let Some(own) = link.upgrade() else {
@@ -44,7 +46,7 @@ impl Link {
                 Err(error) if !own.connects_again(&error) => return own.end(error),
                 Err(_) => drop(own),
             }
-            std::thread::sleep(CONNECT_INTERVAL);
+            std::thread::sleep(CONNECT_INTERVAL.saturating_sub(begun_at.elapsed()));
             if link.upgrade().is_none_or(|link| link.is_lost()) {
                 return;
             }
