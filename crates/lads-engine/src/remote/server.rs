@@ -297,6 +297,36 @@ mod tests {
         shared.storage.end();
     }
 
+    /// A program that was killed says nothing, and others need what it had.
+    #[test]
+    fn a_client_that_is_away_gives_its_files_to_others() {
+        let place = tempfile::tempdir().unwrap();
+        let layouts = crate::layout::open("synthetic:osts=1", place.path());
+        let reach = Reach::below(place.path()).unwrap();
+        // One file that is created.
+        let limits = Limits { clients: 2, away: 2, files: 2 };
+        let shared = Shared::open(reach, layouts.unwrap(), limits, 4 << 20).unwrap();
+        shared.storage.start_threads().unwrap();
+        let client = || {
+            let (own, served) = socket_pair().unwrap();
+            let connection = both_ways(&served).unwrap();
+            shared.admit(Box::new(served), connection).unwrap();
+            let (transport, channel) = both_ways(&own).unwrap();
+            let connection = Connection { line: Box::new(own), transport, channel };
+            let it = Server::At("it".to_owned());
+            Client::over(connection, it, &ClientOptions::default()).unwrap()
+        };
+        let mode = OpenMode { reads: true, writes: true, creates: true, is_new: true };
+        let (killed, other) = (client(), client());
+        let _file = killed.open(b"one", mode, [1; 16], false).unwrap();
+        other.open(b"two", mode, [1; 16], false).unwrap_err();
+        killed.break_line();
+        // The server may not have noticed.
+        let mut opened = (0..1_000_000).map(|_| other.open(b"two", mode, [1; 16], false));
+        opened.find_map(Result::ok).unwrap().close(false).unwrap();
+        shared.storage.end();
+    }
+
     #[test]
     fn a_server_is_started_near_the_first_file() {
         for (path, near) in [("a", "."), ("a/b", "a"), ("/a", "/"), ("/a/b/c", "/a/b")] {
