@@ -5,7 +5,8 @@
 //! ([`lads_core::remote::client::Client`]), and a server session
 //! ([`lads_core::remote::server::Server`]). Messages and frames are in flight in any order that the
 //! transport allows; storage does its work in any order and may fail; local disks are full or fail;
-//! connections are lost, processes die, the server crashes or is silent.
+//! connections break and are made again or
+//! are lost, processes die, the server crashes or is silent.
 //!
 //! Bytes are not simulated: a byte of a file is the number of the write that put it there.
 //!
@@ -106,8 +107,20 @@ stats! {
     loaded,
     /// Frames that were sent again by another program.
     replayed,
-    /// Connections that were cut.
+    /// Connections that were cut for good.
     cut_connections,
+    /// Connections that broke, and that the client was to make again.
+    broken,
+    /// Clients that connected again and found everything.
+    resumed,
+    /// Clients that connected again, and had been forgotten.
+    too_late,
+    /// Clients that the server gave up while they were away.
+    given_up,
+    /// Requests that were sent once more.
+    asked_again,
+    /// Frames that were sent once more.
+    once_more,
     /// Processes that were killed.
     deaths,
     /// Crashes of the server.
@@ -120,6 +133,8 @@ stats! {
     silences,
     /// Processes that ended well.
     finished,
+    /// Of these, those that had been away.
+    returned,
     /// A number that two runs of one seed have in common.
     fingerprint,
 }

@@ -3,16 +3,18 @@
 //! After every report it is checked that the session offers what it announced: a frame if it has
 //! one, messages if it has some, and none without a grant of the server.
 
+mod watch;
+
 use super::bytes::{Pool, ReadBuffer, Stamp, WriteBuffer};
 use super::client_disk::ClientDisk;
 use super::client_threads::ReadDisk;
-use super::server_end::{EIO, ReadBytes};
+use super::server_end::{EIO, ReadBytes, Said};
 use super::{Shared, Stats};
 use crate::findings::Checked;
 use crate::rng::Rng;
 use lads_core::frame::{Header, Row};
-use lads_core::remote::client::{About, Client, Loss, Settings, Tail, Wait};
-use lads_core::remote::message::{CLIENT_READS_MAX, Failure, ToClient, ToServer};
+use lads_core::remote::client::{About, Client, Loss, Settings, Tail, Trouble, Wait};
+use lads_core::remote::message::{CLIENT_READS_MAX, Failure, ToClient, ToServer, Written};
 use lads_core::remote::outbox::{Next, Place};
 use lads_core::remote::policy::LOOK_INTERVAL;
 use lads_core::units::{Block, OstId};
@@ -22,6 +24,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 use std::time::Duration;
+use watch::Watch;
 
 pub(super) type OwnClient = Client<WriteBuffer, ReadBuffer>;
 pub(super) type OwnTail = Tail<WriteBuffer>;
@@ -40,6 +43,7 @@ pub(super) struct Link {
     pub(super) for_writing: Pool,
     pub(super) for_reading: Pool,
     session: RefCell<Session>,
+    watch: RefCell<Watch>,
     tails: RefCell<Vec<Weak<FileTail>>>,
     /// Waits whose end is final, and that ended.
     over: RefCell<Vec<Wait>>,
@@ -52,7 +56,7 @@ pub(super) struct Link {
 pub(super) struct Wire {
     pub(super) messages: VecDeque<ToServer>,
     pub(super) frames: VecDeque<SentFrame>,
-    pub(super) replies: VecDeque<ToClient>,
+    pub(super) replies: VecDeque<Said>,
     pub(super) bytes: VecDeque<ReadBytes>,
 }
 
@@ -69,8 +73,6 @@ struct Session {
     client: OwnClient,
     /// The sending thread waits until then.
     sender_until: Option<Duration>,
-    granted: u64,
-    sent: u64,
     looked_at: Duration,
     /// Waits that a call began and did not end.
     waits: HashMap<u64, Wait>,
@@ -121,8 +123,6 @@ impl Link {
         let session = Session {
             client: Client::new(settings),
             sender_until: None,
-            granted: 0,
-            sent: 0,
             looked_at: shared.now(),
             waits: HashMap::new(),
             wait_count: 0,
@@ -138,6 +138,7 @@ impl Link {
             for_writing: Pool::new(buffers),
             for_reading: Pool::new(chunks_max + CLIENT_READS_MAX + 2),
             session: RefCell::new(session),
+            watch: RefCell::default(),
             tails: RefCell::default(),
             over: RefCell::default(),
             forgotten_bytes: Cell::new(0),
@@ -185,8 +186,12 @@ impl Link {
         let messages = client.next_messages();
         assert_eq!(has_some, !messages.is_empty(), "messages of client {}", self.process);
         assert!(!client.has_messages(), "client {} has more messages", self.process);
+        let mut watch = self.watch.borrow_mut();
+        assert!(messages.is_empty() || !watch.is_away(), "client {} is away", self.process);
         for message in &messages {
             self.trace(|| format!("sends {message:?}"));
+            let is_again = watch.on_said(message).unwrap_or_else(|what| panic!("{what}"));
+            self.stats(|it| it.asked_again += u64::from(is_again));
         }
         self.wire.borrow_mut().messages.extend(messages);
     }
@@ -305,10 +310,9 @@ impl Link {
         if has_frame != next.is_some() {
             return Err(format!("client {}: a frame is {has_frame}", self.process));
         }
-        session.sent += u64::from(next.is_some());
-        match session.sent <= session.granted {
+        match next.is_none() || !self.watch.borrow().is_away() {
             true => Ok(next),
-            false => Err(format!("client {} sends without a grant", self.process)),
+            false => Err(format!("client {} is away, and sends a frame", self.process)),
         }
     }
 
@@ -325,6 +329,8 @@ impl Link {
         self.trace(|| format!("sends frame {number} {of:?} {stamps:?}"));
         let block = Block { entry: of.entry(), offset: about.position, length };
         let row = Row { block, is_whole: false, checksum: 0 };
+        let is_once_more = self.watch.borrow_mut().on_frame(*number, row, &stamps)?;
+        self.stats(|it| it.once_more += u64::from(is_once_more));
         let header = header(length, *number, *is_last_grant);
         self.wire.borrow_mut().frames.push_back(SentFrame { header, row, stamps });
         Ok(())
@@ -332,26 +338,25 @@ impl Link {
 
     /// A message arrives.
     pub(super) fn hear(&self) -> Checked<bool> {
-        let Some(message) = self.wire.borrow_mut().replies.pop_front() else { return Ok(false) };
+        let Some(said) = self.wire.borrow_mut().replies.pop_front() else { return Ok(false) };
+        let message = &said.message;
         self.trace(|| format!("hears {message:?}"));
-        match &message {
-            ToClient::Grant(count) => self.session.borrow_mut().granted += u64::from(*count),
+        self.watch.borrow_mut().on_message(&said, self.shared.now())?;
+        match message {
             ToClient::Recall(_) => self.stats(|it| it.recalled += 1),
             ToClient::Again(_) => self.stats(|it| it.refused += 1),
-            ToClient::Fatal(text) => {
-                let text = text.clone();
-                self.lose(&text);
-                return Ok(true);
-            }
-            ToClient::Written(written) => {
-                let is_other = |failure: Failure| failure.errno != EIO;
-                if written.iter().any(|it| it.failure.is_some_and(is_other)) {
-                    return Err(format!("the server refuses frames: {written:?}"));
-                }
-            }
+            ToClient::Resumed { .. } => self.stats(|it| it.resumed += 1),
+            ToClient::Written(written) => check_written(written)?,
             _ => {}
         }
-        let staged = self.event(|client, now| client.on_message(message, now))?;
+        let is_fatal = matches!(message, ToClient::Fatal(_));
+        let staged = match self.event(|client, now| client.on_message(said.message, now)) {
+            Err(why) if is_fatal => {
+                self.lose(&why);
+                return Ok(true);
+            }
+            heard => heard?,
+        };
         if !staged.is_empty() {
             let ids: Vec<_> = staged.iter().map(|(id, _)| *id).collect();
             self.disk.borrow_mut().on_gone(&ids)?;
@@ -381,41 +386,95 @@ impl Link {
     }
 
     /// Looks whether the server lives, if it is time to do that.
-    pub(super) fn look(&self) -> bool {
+    pub(super) fn look(&self) -> Checked {
         let now = self.shared.now();
         {
             let mut session = self.session.borrow_mut();
             if session.client.loss().is_some() || now < session.looked_at + LOOK_INTERVAL {
-                return false;
+                return Ok(());
             }
             session.looked_at = now;
         }
-        if let Some(why) = self.event(OwnClient::look) {
-            self.stats(|it| it.timeouts += 1);
-            self.lose(&why);
+        let Some(trouble) = self.event(OwnClient::look) else { return Ok(()) };
+        self.stats(|it| it.timeouts += 1);
+        self.watch.borrow().check(&trouble, now)?;
+        match trouble {
+            Trouble::Broken(why) => self.break_off(&why),
+            Trouble::Lost(why) => self.lose(&why),
         }
-        true
+        Ok(())
     }
 
-    /// The connection is there.
-    pub(super) fn on_connected(&self) {
-        let version = lads_core::remote::message::VERSION;
-        let hello = ToServer::Hello { version, name: String::new() };
-        self.wire.borrow_mut().messages.push_back(hello);
+    /// The connection is there, for the first time or again.
+    pub(super) fn on_connected(&self) -> Checked {
+        let greeting = self.event(|client, _| client.greeting());
+        self.watch.borrow_mut().on_connected(&greeting, self.shared.now())?;
+        self.trace(|| format!("connects: {greeting:?}"));
+        self.wire.borrow_mut().messages.push_back(greeting);
         self.event(OwnClient::on_connected);
         self.say_all();
+        Ok(())
+    }
+
+    /// The connection is broken. If the client cannot connect again, it is lost.
+    pub(super) fn break_off(&self, why: &str) {
+        self.trace(|| format!("has no connection any more: {why}"));
+        self.forget_answers();
+        if self.event(|client, now| client.on_broken(why, now)) {
+            self.stats(|it| it.broken += 1);
+            self.watch.borrow_mut().on_broken(self.shared.now());
+        } else {
+            self.lose(why);
+        }
+    }
+
+    /// Reports whether the connection is broken, and there is no new one.
+    pub(super) fn is_down(&self) -> bool {
+        self.watch.borrow().is_down && !self.is_lost()
+    }
+
+    /// Reports whether the connection is broken, and the server has not said what it has.
+    pub(super) fn is_away(&self) -> bool {
+        self.watch.borrow().is_away()
+    }
+
+    /// Reports whether the client was away and has lost nothing.
+    pub(super) fn has_returned(&self) -> bool {
+        self.watch.borrow().has_returned
+    }
+
+    /// Nothing arrives of what is in flight to the client.
+    pub(super) fn forget_answers(&self) {
+        let mut wire = self.wire.borrow_mut();
+        wire.replies.clear();
+        wire.bytes.clear();
+    }
+
+    /// Says the last word to the server. Returns whether there was one.
+    pub(super) fn say_farewell(&self) -> bool {
+        let farewell = self.event(|client, _| client.farewell());
+        let is_said = farewell.is_some();
+        self.trace(|| format!("says {farewell:?}"));
+        self.wire.borrow_mut().messages.extend(farewell);
+        is_said
     }
 
     /// The connection is lost.
     pub(super) fn lose(&self, why: &str) {
         self.trace(|| format!("loses the connection: {why}"));
-        let mut wire = self.wire.borrow_mut();
-        wire.replies.clear();
-        wire.bytes.clear();
-        drop(wire);
+        self.forget_answers();
         let loss = Loss { errno: 104, text: why.to_owned() };
         self.event(|client, _| client.on_lost(loss));
         self.seal_tails();
+    }
+}
+
+/// Only storage that fails is a reason not to write a frame.
+fn check_written(written: &[Written]) -> Checked {
+    let is_other = |failure: Failure| failure.errno != EIO;
+    match written.iter().any(|it| it.failure.is_some_and(is_other)) {
+        true => Err(format!("the server refuses frames: {written:?}")),
+        false => Ok(()),
     }
 }
 

@@ -133,8 +133,11 @@ impl Link {
                 continue;
             }
             let is_staging = || self.event(|client, _| client.is_staging());
+            if !is_staging() {
+                return Ok(self.event(|client, _| client.forget_in_memory()));
+            }
+            // Meanwhile the program may have filled another buffer.
             poll_fn(|_| if is_staging() { Poll::Pending } else { Poll::Ready(()) }).await;
-            return Ok(self.event(|client, _| client.forget_in_memory()));
         }
     }
 

@@ -1,6 +1,8 @@
 //! The server: the real session, the bytes of frames, open files, and storage that does its work in
 //! any order.
 
+mod absence;
+
 use super::bytes::Stamp;
 use super::client_end::{SentFrame, Wire};
 use super::disk::{DiskFile, Found, offsets};
@@ -10,7 +12,7 @@ use crate::rng::Rng;
 use lads_core::issue::Operation;
 use lads_core::remote::extent::Extent;
 use lads_core::remote::locks::{ClientNumber, FileId};
-use lads_core::remote::message::{Failure, FileNumber, Outcome, ToClient, ToServer};
+use lads_core::remote::message::{Failure, FileNumber, Outcome, Ticket, ToClient, ToServer};
 use lads_core::remote::policy::{HEARTBEAT, SILENCE_MAX};
 use lads_core::remote::server::{Act, Server, Task, Work};
 use lads_core::units::Instant;
@@ -21,6 +23,9 @@ use std::time::Duration;
 /// What storage that fails reports: `EIO`.
 pub(super) const EIO: i32 = 5;
 
+/// The host of the server.
+const NAME: &str = "host";
+
 /// Bytes in flight to a client.
 #[derive(Debug)]
 pub(super) struct ReadBytes {
@@ -28,6 +33,14 @@ pub(super) struct ReadBytes {
     pub(super) first: u64,
     pub(super) length: u32,
     pub(super) found: Found,
+}
+
+/// A message in flight to a client.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// How many counted messages were before it; `None` if it is not counted.
+    pub(super) number: Option<u64>,
+    pub(super) message: ToClient,
 }
 
 /// The server and its host.
@@ -39,6 +52,7 @@ pub(super) struct ServerEnd {
     jobs: Vec<Job>,
     pub(super) files: Vec<DiskFile>,
     frames_each: u32,
+    away_max: u32,
     /// The part of storage jobs that fail, in thousandths.
     pub(super) failing_per_mille: u32,
     looked_at: Duration,
@@ -56,6 +70,16 @@ struct Session {
     running: Option<Task>,
     to_send: VecDeque<ReadBytes>,
     said_at: Duration,
+    heard_at: Duration,
+    /// All counted messages, and how many of them were sent on this connection or before.
+    said: Vec<ToClient>,
+    said_count: usize,
+    /// Its connection is broken since then.
+    away_since: Option<Duration>,
+    /// It has said that it does not connect again.
+    is_leaving: bool,
+    /// It was given up while it was away, or cannot come back.
+    is_given_up: bool,
 }
 
 #[derive(Debug)]
@@ -76,15 +100,20 @@ fn broken(error: impl Display) -> String {
 }
 
 impl ServerEnd {
-    pub(super) fn new(shared: Shared, files: Vec<DiskFile>, frames_each: u32) -> Self {
+    pub(super) fn new(
+        shared: Shared,
+        files: Vec<DiskFile>,
+        (frames_each, away_max): (u32, u32),
+    ) -> Self {
         Self {
-            server: Server::new("host".to_owned(), frames_each),
+            server: Server::new(NAME.to_owned(), frames_each, away_max),
             looked_at: shared.now(),
             shared,
             sessions: BTreeMap::new(),
             jobs: Vec::new(),
             files,
             frames_each,
+            away_max,
             failing_per_mille: 0,
         }
     }
@@ -94,7 +123,8 @@ impl ServerEnd {
     }
 
     pub(super) fn connect(&mut self, process: usize, is_replay: bool) -> ClientNumber {
-        let number = self.server.connect(self.now());
+        let ticket = Ticket((process as u128 + 1).to_le_bytes());
+        let number = self.server.connect(ticket, self.now());
         let session = Session {
             process,
             is_replay,
@@ -104,6 +134,12 @@ impl ServerEnd {
             running: None,
             to_send: VecDeque::new(),
             said_at: self.shared.now(),
+            heard_at: self.shared.now(),
+            said: Vec::new(),
+            said_count: 0,
+            away_since: None,
+            is_leaving: false,
+            is_given_up: false,
         };
         self.sessions.insert(number, session);
         number
@@ -164,15 +200,19 @@ impl ServerEnd {
     }
 
     /// A message of a client arrives. Returns whether one did.
-    pub(super) fn hear(
-        &mut self,
-        number: ClientNumber,
-        messages: &mut VecDeque<ToServer>,
-    ) -> Checked<bool> {
+    pub(super) fn hear(&mut self, number: ClientNumber, wire: &mut Wire) -> Checked<bool> {
+        let greeting = wire.messages.pop_front_if(|it| matches!(it, ToServer::Resume { .. }));
+        if let Some(ToServer::Resume { ticket, heard, .. }) = greeting {
+            return self.resume(number, (ticket, heard), wire).map(|()| true);
+        }
         if !self.server.has_room_for_message(number) {
             return Ok(false);
         }
-        let Some(message) = messages.pop_front() else { return Ok(false) };
+        let Some(message) = wire.messages.pop_front() else { return Ok(false) };
+        if let Some(session) = self.sessions.get_mut(&number) {
+            session.is_leaving = message == ToServer::Bye;
+            session.heard_at = self.shared.now();
+        }
         self.event(|server, now| server.on_message(number, message, now))?;
         self.take_work()?;
         Ok(true)
@@ -195,12 +235,17 @@ impl ServerEnd {
             self.server.on_frame_lost(number);
             return Ok(());
         }
+        let now = self.shared.now();
         let session = self.session(number)?;
+        session.heard_at = now;
         session.held += 1;
         if session.held > frames_each {
             return Err("more frames are here than there is memory for".to_owned());
         }
         let frame = self.event(|server, now| server.on_frame(number, &[row], now))?;
+        if frame != header.number {
+            return Err(format!("frame {} arrives as {frame}", header.number));
+        }
         self.session(number)?.buffers.insert(frame, stamps);
         if self.server.is_over(number) {
             return Err("a frame ends the connection".to_owned());
@@ -382,6 +427,9 @@ impl ServerEnd {
 
     /// A step of the thread that sends messages and bytes to a client.
     pub(super) fn answer(&mut self, number: ClientNumber, wire: &mut Wire) -> Checked<bool> {
+        if self.sessions.get(&number).is_none_or(|it| it.away_since.is_some()) {
+            return Ok(false);
+        }
         let now = self.shared.now();
         let mut messages = self.event(|server, _| server.next_messages(number))?;
         self.take_work()?;
@@ -394,7 +442,9 @@ impl ServerEnd {
             session.said_at = now;
         }
         let mut did = !messages.is_empty();
-        wire.replies.extend(messages);
+        for message in messages {
+            wire.replies.push_back(session.say(message)?);
+        }
         if !is_over && let Some(bytes) = session.to_send.pop_front() {
             let (request, length) = (bytes.request, bytes.length);
             wire.bytes.push_back(bytes);
@@ -440,17 +490,19 @@ impl ServerEnd {
         Ok(true)
     }
 
-    /// Disconnects clients that others wait for and that are silent.
-    pub(super) fn look(&mut self) -> Checked<bool> {
+    /// Disconnects clients that others wait for and that are silent, and gives up those that are
+    /// away for too long.
+    pub(super) fn look(&mut self) -> Checked {
+        self.forget_given_up()?;
         let now = self.shared.now();
         if now < self.looked_at + Duration::from_secs(1) {
-            return Ok(false);
+            return Ok(());
         }
         self.looked_at = now;
         let instant = self.now();
         for number in self.server.silent(instant, Duration::ZERO, SILENCE_MAX) {
             self.shared.trace(|| format!("server: {number:?} is silent"));
-            self.shared.stats(|it| it.silences += 1);
+            self.on_silent(number)?;
             let process = self.session(number)?.process;
             self.shared.check.borrow_mut().on_gone(process);
             self.event(|server, _| {
@@ -459,7 +511,7 @@ impl ServerEnd {
             })?;
             self.take_work()?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Whether storage has something to do.

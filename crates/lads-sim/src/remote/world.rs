@@ -1,5 +1,7 @@
 //! What happens next, and whether it may.
 
+mod trouble;
+
 use super::check::{Compared, PROCESSES_MAX, SLOTS};
 use super::client_disk::LeftFrame;
 use super::client_end::Link;
@@ -24,13 +26,11 @@ const STEPS: u64 = 6000;
 const STARTED_MAX: usize = 7;
 /// Rounds without anything that happens, after each of which some time passes.
 const IDLE_ROUNDS_MAX: u32 = 1000;
-const IDLE_TIME: Duration = Duration::from_millis(100);
+const IDLE_TIME: Duration = Duration::from_millis(400);
 /// Polls after which all calls of a process have noticed the loss of its connection.
 const LOSS_POLLS_MAX: u32 = 2000;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The time after which a client has noticed that nothing arrives.
-const SILENCE_NOTICED: Duration = Duration::from_secs(63);
 
 /// A thread.
 type Task = Pin<Box<dyn Future<Output = Done>>>;
@@ -47,8 +47,12 @@ struct Member {
     /// Nothing arrives, at either end.
     is_frozen: bool,
     frozen_at: Duration,
+    /// Its client does not try to connect again before this.
+    back_at: Duration,
     /// It was killed.
     is_dead: bool,
+    /// It ended well, and said so as its last word.
+    has_said_bye: bool,
     /// The server knows that it is gone.
     is_noticed: bool,
 }
@@ -64,6 +68,7 @@ enum State {
 /// What may go wrong, in this many of 10,000 steps.
 struct Weather {
     cut: u32,
+    breaks: u32,
     death: u32,
     crash: u32,
     freeze: u32,
@@ -78,11 +83,19 @@ pub(super) struct World {
     running_max: usize,
     weather: Weather,
     /// The part of the things of each kind that do not happen yet, in thousandths: what is slow.
-    delays: [u32; 16],
+    delays: [u32; ACTIONS as usize],
     has_other_servers: bool,
     keeps_reads: bool,
     threads_max: u64,
     has_stages: bool,
+    /// How many clients the server keeps whose connection is broken.
+    away_max: u32,
+    /// Whether the server gives up clients that are away before their time.
+    is_impatient: bool,
+    /// Whether clients find out that the server crashed by connecting again.
+    finds_crashes: bool,
+    /// How much time passes at most in a step while somebody is silent or away, in microseconds.
+    slow_micros: u64,
 }
 
 fn poll(task: &mut Task) -> Poll<Done> {
@@ -97,11 +110,13 @@ impl World {
         let shared = Shared::new(trace, base, if rng.hits(300) { 150 } else { 0 });
         let files = PATHS.iter().map(|_| DiskFile::new(base)).collect();
         let frames_each = rng.count(1, 4);
-        let mut server = ServerEnd::new(shared.clone(), files, frames_each);
+        let away_max = if rng.hits(100) { 0 } else { rng.count(1, 4) };
+        let mut server = ServerEnd::new(shared.clone(), files, (frames_each, away_max));
         server.failing_per_mille = if rng.hits(300) { rng.count(5, 60) } else { 0 };
         let or_none = |rng: &mut Rng, part, rate| if rng.hits(part) { rate } else { 0 };
         let weather = Weather {
-            cut: or_none(&mut rng, 400, 5),
+            cut: or_none(&mut rng, 300, 5),
+            breaks: or_none(&mut rng, 600, 30),
             death: or_none(&mut rng, 400, 4),
             crash: or_none(&mut rng, 250, 3),
             freeze: or_none(&mut rng, 300, 6),
@@ -113,6 +128,10 @@ impl World {
             keeps_reads: rng.hits(500),
             threads_max: rng.between(1, 2),
             has_stages: rng.hits(500),
+            is_impatient: rng.hits(300),
+            finds_crashes: rng.hits(500),
+            slow_micros: *rng.pick(&[50_000, 150_000, 400_000]),
+            away_max,
             rng,
             shared,
             server,
@@ -166,7 +185,7 @@ impl World {
     }
 
     /// Starts a process.
-    fn start(&mut self, replayed: Option<Vec<LeftFrame>>) {
+    fn start(&mut self, replayed: Option<Vec<LeftFrame>>) -> Checked {
         let number = self.members.len();
         let is_replay = replayed.is_some();
         let mut settings = self.settings();
@@ -196,7 +215,7 @@ impl World {
             disks.push(Box::pin(Rc::clone(&link).save()));
         }
         let client = self.server.connect(number, is_replay);
-        link.on_connected();
+        link.on_connected()?;
         if !is_replay {
             self.shared.inboxes.borrow_mut().insert(number, VecDeque::new());
         }
@@ -211,9 +230,12 @@ impl World {
             has_stage,
             is_frozen: false,
             frozen_at: Duration::ZERO,
+            back_at: Duration::ZERO,
             is_dead: false,
+            has_said_bye: false,
             is_noticed: false,
         });
+        Ok(())
     }
 
     fn running(&self) -> usize {
@@ -221,13 +243,13 @@ impl World {
     }
 
     fn step(&mut self) -> Checked {
-        let is_slow = self.members.iter().any(|it| it.is_frozen && !it.is_noticed);
-        let micros = if is_slow { 150_000 } else { 2000 };
+        let is_slow = (0..self.members.len()).any(|index| self.is_silent(index));
+        let micros = if is_slow { self.slow_micros } else { 2000 };
         let time = Duration::from_micros(self.rng.below(micros));
         self.pass(time)?;
         let started = self.members.len();
         if started < STARTED_MAX && self.running() < self.running_max && self.rng.hits(100) {
-            self.start(None);
+            self.start(None)?;
         }
         if self.members.is_empty() {
             return Ok(());
@@ -257,43 +279,13 @@ impl World {
             if self.members[index].state == State::Over || self.members[index].link.is_lost() {
                 continue;
             }
-            let member = &self.members[index];
-            member.link.look();
-            let silence = self.shared.now().saturating_sub(member.frozen_at);
-            if member.is_frozen && !member.link.is_lost() && silence > SILENCE_NOTICED {
-                return Err(format!("client {index} does not notice that nothing arrives"));
+            let was_down = self.members[index].link.is_down();
+            self.members[index].link.look()?;
+            if !was_down && self.members[index].link.is_down() {
+                self.on_broken(index);
             }
+            self.check_silence(index)?;
             self.on_loss(index)?;
-        }
-        Ok(())
-    }
-
-    fn trouble(&mut self, index: usize) -> Checked {
-        if let Some(doomed) = self.shared.doomed.take()
-            && self.members[doomed].state != State::Over
-        {
-            self.kill(doomed)?;
-        }
-        let (cut, death) = (self.weather.cut, self.weather.death);
-        let (crash, freeze) = (self.weather.crash, self.weather.freeze);
-        let is_up = self.members[index].state != State::Over;
-        let mut hits = |rate: u32| self.rng.below(10_000) < u64::from(rate);
-        if is_up && hits(cut) {
-            self.shared.stats(|it| it.cut_connections += 1);
-            self.members[index].link.lose("it is cut");
-            self.on_loss(index)?;
-        } else if is_up && hits(death) {
-            self.kill(index)?;
-        } else if hits(crash) {
-            self.crash()?;
-        } else if is_up && hits(freeze) {
-            self.shared.stats(|it| it.freezes += 1);
-            self.shared.trace(|| format!("client {index} is cut off"));
-            let now = self.shared.now();
-            let member = &mut self.members[index];
-            if !std::mem::replace(&mut member.is_frozen, true) {
-                member.frozen_at = now;
-            }
         }
         Ok(())
     }
@@ -306,10 +298,7 @@ impl World {
             0..4 | 6 => self.run_threads(index),
             4 => self.run_disks(index),
             5 if member.state != State::Over => member.link.send(),
-            7 if is_linked => {
-                let messages = &mut member.link.wire.borrow_mut().messages;
-                self.server.hear(member.number, messages)
-            }
+            7 if is_linked => self.server.hear(member.number, &mut member.link.wire.borrow_mut()),
             8 if is_linked => {
                 let frame = member.link.wire.borrow_mut().frames.pop_front();
                 let Some(frame) = frame else { return Ok(false) };
@@ -321,10 +310,8 @@ impl World {
             11 if is_linked => {
                 let link = &member.link;
                 let did = self.server.answer(member.number, &mut link.wire.borrow_mut())?;
-                if link.is_lost() || member.state == State::Over {
-                    let mut wire = link.wire.borrow_mut();
-                    wire.replies.clear();
-                    wire.bytes.clear();
+                if link.is_lost() || link.is_down() || member.state == State::Over {
+                    link.forget_answers();
                 }
                 Ok(did)
             }
@@ -335,6 +322,7 @@ impl World {
             }
             13 if is_linked => member.link.receive(),
             NOTICE => self.notice(index),
+            RECONNECT => self.reconnect(index),
             _ => Ok(false),
         }
     }
@@ -386,10 +374,17 @@ impl World {
             if !link.disk.borrow().left()?.is_empty() {
                 return Err("all is at the server, and still on the list".to_owned());
             }
-            self.shared.stats(|it| it.finished += 1);
+            let has_returned = link.has_returned();
+            self.shared.stats(|it| {
+                it.finished += 1;
+                it.returned += u64::from(has_returned);
+            });
             member.disks.clear();
             self.shared.trace(|| format!("process {index} ends"));
-            self.end_at_server(index)?;
+            member.has_said_bye = link.say_farewell();
+            if member.has_said_bye == link.is_away() {
+                return Err(format!("process {index} ends well, and does not say so"));
+            }
         }
         Ok(true)
     }
@@ -432,81 +427,6 @@ impl World {
             link.waits(),
             link.for_writing.in_use()
         ))
-    }
-
-    /// A part of what is in flight does not arrive.
-    fn truncate(&mut self, index: usize) {
-        let mut wire = self.members[index].link.wire.borrow_mut();
-        let (messages, frames) = (wire.messages.len(), wire.frames.len());
-        wire.messages.truncate(self.rng.index(messages + 1));
-        wire.frames.truncate(self.rng.index(frames + 1));
-        wire.replies.clear();
-        wire.bytes.clear();
-    }
-
-    fn kill(&mut self, index: usize) -> Checked {
-        self.shared.stats(|it| it.deaths += 1);
-        self.shared.trace(|| format!("process {index} is killed"));
-        let member = &mut self.members[index];
-        member.threads.clear();
-        member.disks.clear();
-        member.process.clear();
-        (member.state, member.is_dead) = (State::Over, true);
-        self.shared.inboxes.borrow_mut().remove(&index);
-        self.shared.check.borrow_mut().on_gone(index);
-        self.truncate(index);
-        Ok(())
-    }
-
-    /// The server notices that a client is gone.
-    fn notice(&mut self, index: usize) -> Checked<bool> {
-        let member = &mut self.members[index];
-        if member.state != State::Over {
-            return Ok(false);
-        }
-        if !member.is_noticed {
-            if member.is_frozen && self.shared.is_troubled() {
-                return Ok(false);
-            }
-            let frame = member.link.wire.borrow_mut().frames.pop_front();
-            if let Some(frame) = frame.filter(|_| self.rng.hits(300)) {
-                self.server.receive(member.number, frame, false)?;
-            }
-            self.end_at_server(index)?;
-            return Ok(true);
-        }
-        self.server.forget(self.members[index].number)?;
-        Ok(false)
-    }
-
-    fn end_at_server(&mut self, index: usize) -> Checked {
-        let member = &mut self.members[index];
-        member.is_noticed = true;
-        self.server.end(member.number)
-    }
-
-    /// The host of the server crashes, and another server begins.
-    fn crash(&mut self) -> Checked {
-        self.shared.stats(|it| it.crashes += 1);
-        self.shared.trace(|| "the server crashes".to_owned());
-        for _ in 0..self.rng.below(4) {
-            self.server.store(&mut self.rng)?;
-        }
-        let mut files = self.server.files.clone();
-        files.iter_mut().for_each(|file| file.crash(&mut self.rng));
-        let failing = self.server.failing_per_mille;
-        self.server = ServerEnd::new(self.shared.clone(), files, self.frames_each);
-        self.server.failing_per_mille = failing;
-        self.shared.check.borrow_mut().on_crash();
-        for index in 0..self.members.len() {
-            self.members[index].is_noticed = true;
-            self.members[index].number = ClientNumber(u64::MAX);
-            if self.members[index].state != State::Over {
-                self.members[index].link.lose("the server crashed");
-                self.on_loss(index)?;
-            }
-        }
-        self.shared.check.borrow().check_files(&self.server.files, Compared::All)
     }
 
     /// Nothing goes wrong any more, and all that was begun is done.
@@ -562,7 +482,7 @@ impl World {
                 return Ok(());
             }
             self.shared.stats(|it| it.replayed += left.len() as u64);
-            self.start(Some(left.clone()));
+            self.start(Some(left.clone()))?;
             self.drain()?;
             let files = &self.server.files;
             check_left(files, &left)?;
@@ -608,8 +528,10 @@ fn check_left(files: &[DiskFile], left: &[LeftFrame]) -> Checked {
 }
 
 /// Kinds of things that happen; see [`World::act`].
-const ACTIONS: u64 = 15;
+const ACTIONS: u64 = 16;
 /// The server notices that a client is gone, or forgets it.
 const NOTICE: u64 = 14;
+/// A client connects again.
+const RECONNECT: u64 = 15;
 
 const _: () = assert!(SLOTS.is_multiple_of(PATHS.len()));

@@ -253,6 +253,12 @@ impl<R> Requests<R> {
         !self.deferred.is_empty() || self.waited_for.values().any(|it| !it.is_for_others)
     }
 
+    /// The same, without bytes that are read: they change nothing at the server.
+    pub(super) fn is_owed_beside_bytes(&self) -> bool {
+        let is_owed = |it: &Waited<R>| !it.is_for_others && !it.is_read;
+        !self.deferred.is_empty() || self.waited_for.values().any(is_owed)
+    }
+
     /// Whether a file with this path is being closed.
     pub(super) fn is_closing(&self, path: &[u8]) -> bool {
         self.closing.iter().any(|closing| is_same(&closing.path, path))

@@ -207,11 +207,12 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         Ok(())
     }
 
-    /// The last message to the server, if it owes nothing: then the end of the connection is no
-    /// accident.
+    /// The last message to the server, if it owes nothing but bytes that were read ahead: then the
+    /// end of the connection is no accident.
     #[must_use]
     pub fn farewell(&self) -> Option<ToServer> {
-        let is_done = self.line.is_open() && !self.is_left() && !self.requests.is_owed();
+        let is_owed = self.is_left() || self.requests.is_owed_beside_bytes();
+        let is_done = self.line.is_open() && !is_owed;
         is_done.then_some(ToServer::Bye)
     }
 

@@ -1,0 +1,116 @@
+//! What the world knows of a connection: the session must do nothing that does not fit it.
+
+use super::super::bytes::Stamp;
+use super::super::server_end::Said;
+use crate::findings::Checked;
+use lads_core::frame::Row;
+use lads_core::remote::client::Trouble;
+use lads_core::remote::message::{Request, ToClient, ToServer};
+use lads_core::remote::policy::{AWAY_TIMEOUTS, TIMEOUT};
+use std::time::Duration;
+
+/// The connection of a client, and what went through it and those before.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// It is broken, and there is no new one.
+    pub(super) is_down: bool,
+    /// Since it broke, until the server has said what it has: nothing may be sent.
+    away_since: Option<Duration>,
+    /// Whether it was broken, and the server had everything.
+    pub(super) has_returned: bool,
+    heard_at: Duration,
+    /// Counted messages that were heard.
+    heard: u64,
+    granted: u64,
+    /// All requests, by their numbers.
+    requests: Vec<Request>,
+    /// All frames, by their numbers.
+    frames: Vec<(Row, Vec<Stamp>)>,
+    /// From this number on, frames may be sent once more.
+    once_more: u64,
+}
+
+impl Watch {
+    pub(super) fn is_away(&self) -> bool {
+        self.away_since.is_some()
+    }
+
+    pub(super) fn on_broken(&mut self, now: Duration) {
+        self.is_down = true;
+        self.away_since.get_or_insert(now);
+    }
+
+    pub(super) fn on_connected(&mut self, greeting: &ToServer, now: Duration) -> Checked {
+        (self.is_down, self.heard_at) = (false, now);
+        let expected = match greeting {
+            ToServer::Hello { .. } => !self.is_away(),
+            ToServer::Resume { heard, .. } => self.is_away() && *heard == self.heard,
+            _ => false,
+        };
+        if expected { Ok(()) } else { Err(format!("{greeting:?} after {} messages", self.heard)) }
+    }
+
+    pub(super) fn on_message(&mut self, said: &Said, now: Duration) -> Checked {
+        self.heard_at = now;
+        if let Some(number) = said.number {
+            if number != self.heard {
+                return Err(format!("message {number} arrives after {}", self.heard));
+            }
+            self.heard += 1;
+        }
+        match &said.message {
+            ToClient::Grant(count) => self.granted += u64::from(*count),
+            ToClient::Resumed { frames, .. } => {
+                (self.away_since, self.has_returned) = (None, true);
+                self.once_more = *frames;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A message is sent. Returns whether it is a request that was sent before.
+    pub(super) fn on_said(&mut self, message: &ToServer) -> Checked<bool> {
+        let ToServer::Request(request) = message else { return Ok(false) };
+        let known = usize::try_from(request.number).ok().and_then(|it| self.requests.get(it));
+        match known {
+            Some(known) if known == request => Ok(true),
+            Some(known) => Err(format!("{known:?} is sent again as {request:?}")),
+            None if request.number == self.requests.len() as u64 => {
+                self.requests.push(request.clone());
+                Ok(false)
+            }
+            None => Err(format!("a request is left out before {request:?}")),
+        }
+    }
+
+    /// A frame is sent. Returns whether it is sent once more.
+    pub(super) fn on_frame(&mut self, number: u64, row: Row, stamps: &[Stamp]) -> Checked<bool> {
+        let sent = self.frames.len() as u64;
+        if number == sent && sent < self.granted {
+            self.frames.push((row, stamps.to_vec()));
+            return Ok(false);
+        }
+        if number >= sent {
+            return Err(format!("frame {number} is sent with {} grants", self.granted));
+        }
+        let known = usize::try_from(number).ok().and_then(|it| self.frames.get(it));
+        let is_same = known.is_some_and(|(of, bytes)| *of == row && bytes == stamps);
+        match is_same && number >= self.once_more {
+            true => Ok(true),
+            false => Err(format!("frame {number} is sent once more as {row:?} {stamps:?}")),
+        }
+    }
+
+    /// The session gives up its connection: is it time?
+    pub(super) fn check(&self, trouble: &Trouble, now: Duration) -> Checked {
+        let silence = now.saturating_sub(self.heard_at);
+        let is_due = match (trouble, self.away_since) {
+            (Trouble::Broken(_), None) => silence >= TIMEOUT,
+            (Trouble::Broken(_), Some(_)) => false,
+            (Trouble::Lost(_), Some(since)) => now.saturating_sub(since) >= TIMEOUT * AWAY_TIMEOUTS,
+            (Trouble::Lost(_), None) => true,
+        };
+        if is_due { Ok(()) } else { Err(format!("after {silence:?}: {trouble:?}")) }
+    }
+}
