@@ -157,7 +157,8 @@ pub struct Read {
     frames: u64,
     /// How often the file had been changed when the read began.
     changes: u64,
-    start: u64,
+    /// All positions.
+    all: Range<u64>,
     /// Positions that nobody has looked for.
     todo: VecDeque<Range<u64>>,
     /// Positions that are coming because another call has asked for them, and that request.
@@ -235,8 +236,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             after: After::Bytes { file, reach, count: frames },
             frames,
             changes: self.reading.reading.begin(file, &positions),
-            start: positions.start,
             end: positions.end,
+            all: positions.clone(),
             todo: VecDeque::from([positions]),
             coming: Vec::new(),
             asked: VecDeque::new(),
@@ -283,7 +284,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
                 }
             } else {
                 self.reading.end_read(read.view);
-                return Step::End(read.failure.map_or(Ok(read.end - read.start), Err));
+                return Step::End(read.failure.map_or(Ok(read.end - read.all.start), Err));
             }
         }
     }
@@ -365,6 +366,13 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         };
         let count = bytes.as_ref().map_or(0, |(_, part)| part.len());
         let got = positions.start + count as u64;
+        if count > 0 && positions.start >= read.end {
+            // When an earlier request was answered, a write was announced that is here now: the
+            // file has become longer, and there are bytes or zeros between.
+            read.todo.push_front(read.end..read.all.end);
+            read.end = read.all.end;
+            return None;
+        }
         if got < positions.end && is_end_certain {
             read.end = read.end.min(got);
         } else if got < positions.end {
@@ -373,10 +381,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
                 read.flush = Flush::Needed;
             }
         }
-        // What lies behind the end is not there, even if another client has made the file longer.
-        let (bytes, mut part) = bytes.filter(|_| positions.start < read.end)?;
-        let before_end = usize::try_from(read.end - positions.start).unwrap_or(usize::MAX);
-        part.end = part.end.min(part.start.saturating_add(before_end));
+        let (bytes, part) = bytes?;
         Some(Step::Copy(positions.start, bytes, part))
     }
 

@@ -312,6 +312,33 @@ fn a_read_ends_where_the_file_ends_if_everything_is_written() {
     assert!(program.calls().is_empty());
 }
 
+/// The first request of a read was answered before a write was done that was announced and lies in
+/// the second: the read found the end of the file before bytes that were written.
+#[test]
+fn a_file_that_becomes_longer_during_a_read_does_not_end_before_that() {
+    let mut program = Program::new(None);
+    let mut read = program.read(CHUNK - 4..CHUNK + 4);
+    assert!(matches!(program.client.step(&mut read), Step::Wait(Wait::Reply(2))));
+    let calls = [(2, 0, read_call(&program, CHUNK - 4, 4)), (3, 0, read_call(&program, CHUNK, 4))];
+    assert_eq!(program.calls(), calls);
+    program.reply(2, Outcome::Number(0));
+    program.arrive(3, CHUNK, 4);
+    let mut copied = Vec::new();
+    let end = loop {
+        match program.client.step(&mut read) {
+            Step::Copy(position, _, part) => copied.push((position, part.len())),
+            Step::Wait(Wait::Reply(4)) => {
+                assert_eq!(program.calls()[0], (4, 0, read_call(&program, CHUNK - 4, 4)));
+                program.arrive(4, CHUNK - 4, 4);
+            }
+            step => break step,
+        }
+    };
+    assert!(matches!(end, Step::End(Ok(8))), "{end:?}");
+    copied.sort_unstable();
+    assert_eq!(copied, [(CHUNK - 4, 4), (CHUNK, 4)]);
+}
+
 #[test]
 fn records_share_a_frame_with_a_view_of_its_own() {
     let mut program = Program::new(None);
