@@ -221,3 +221,20 @@ fn times_without_end_do_not_overflow() {
     assert!(client.next_staging(9 * SECOND).is_err());
     assert_eq!(client.look(9 * SECOND), None);
 }
+
+/// A program that ended well while something was read ahead for it did not say so, and its server
+/// kept everything for it.
+#[test]
+fn a_program_that_ends_says_so_although_bytes_are_on_their_way() {
+    let mut program = Program::new(None);
+    program.client.set_prefetch(&mut program.tail, Prefetch::Always, program.now);
+    let mut read = program.read(0..100);
+    assert!(matches!(program.client.step(&mut read), Step::Wait(Wait::Reply(2))));
+    assert!(program.calls().len() > 1);
+    program.arrive(2, 0, 100);
+    assert!(matches!(program.client.step(&mut read), Step::Copy(0, _, _)));
+    assert!(matches!(program.client.step(&mut read), Step::End(Ok(100))));
+    assert_eq!(program.client.farewell(), Some(ToServer::Bye));
+    program.client.ask(&After::Nothing, Call::Size { file: program.file() });
+    assert_eq!(program.client.farewell(), None);
+}
