@@ -127,8 +127,10 @@ stats! {
     crashes,
     /// Connections on which nothing arrived any more.
     freezes,
-    /// Clients that gave up a silent or stalled server.
+    /// Clients that gave up a silent server, or could not connect again.
     timeouts,
+    /// Clients that gave up a server that made no progress.
+    stalls,
     /// Clients that the server disconnected because they were silent.
     silences,
     /// Processes that ended well.

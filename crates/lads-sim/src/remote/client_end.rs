@@ -396,8 +396,9 @@ impl Link {
             session.looked_at = now;
         }
         let Some(trouble) = self.event(OwnClient::look) else { return Ok(()) };
-        self.stats(|it| it.timeouts += 1);
         self.watch.borrow().check(&trouble, now)?;
+        let is_stall = matches!(trouble, Trouble::Lost(_)) && !self.is_away();
+        self.stats(|it| if is_stall { it.stalls += 1 } else { it.timeouts += 1 });
         match trouble {
             Trouble::Broken(why) => self.break_off(&why),
             Trouble::Lost(why) => self.lose(&why),

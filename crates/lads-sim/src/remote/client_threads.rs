@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// The part of writes to a local disk that fail, in thousandths.
-const DISK_FAILURES_PER_MILLE: u32 = 15;
+const DISK_FAILURES_PER_MILLE: u32 = 25;
 
 /// Chunks on the local disk, by slot: their bytes and a checksum.
 #[derive(Debug, Default)]

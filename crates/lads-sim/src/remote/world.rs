@@ -31,6 +31,10 @@ const IDLE_TIME: Duration = Duration::from_millis(400);
 const LOSS_POLLS_MAX: u32 = 2000;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// A client that waits for one that is gone does not lose its patience before the server does.
+const STALL_TIMEOUTS: u32 = 3;
+/// The time after which nobody waits any more for clients that are gone.
+const GIVEN_UP: Duration = Duration::from_secs(130);
 
 /// A thread.
 type Task = Pin<Box<dyn Future<Output = Done>>>;
@@ -179,7 +183,7 @@ impl World {
             read_cache_bytes: u64::from(FRAME_BYTES) * rng.below(3),
             stage,
             timeout: TIMEOUT,
-            stall_timeouts: 2,
+            stall_timeouts: STALL_TIMEOUTS,
             has_other_servers: self.has_other_servers,
         }
     }
@@ -434,7 +438,7 @@ impl World {
         for member in &mut self.members {
             member.is_frozen = false;
         }
-        let timeouts = self.shared.stats.borrow().timeouts;
+        let (begin, before) = (self.shared.now(), *self.shared.stats.borrow());
         let mut idle = 0;
         while !self.is_drained()? {
             let mut did = false;
@@ -448,7 +452,9 @@ impl World {
                 idle += 1;
                 self.pass(IDLE_TIME)?;
             }
-            if idle > IDLE_ROUNDS_MAX || self.shared.stats.borrow().timeouts > timeouts {
+            let (now, stats) = (self.shared.now(), *self.shared.stats.borrow());
+            let is_late = now.saturating_sub(begin) > GIVEN_UP && stats.stalls > before.stalls;
+            if idle > IDLE_ROUNDS_MAX || is_late || stats.timeouts > before.timeouts {
                 let waits: Vec<_> = self.members.iter().map(|it| it.link.waits()).collect();
                 return Err(format!("something is never done: {waits:?}"));
             }
