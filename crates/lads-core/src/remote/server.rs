@@ -458,7 +458,7 @@ impl Server {
             client.active_at = now;
             client.on_written(Written { frame, failure });
         }
-        self.writes.on_written(number, frame);
+        self.writes.on_written(number, frame, failure.is_none());
         self.do_actions();
         self.go_on(number)
     }

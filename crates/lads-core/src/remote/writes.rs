@@ -337,11 +337,11 @@ impl Writes {
         Turn::Later
     }
 
-    /// A frame that was started is written, or could not be.
-    pub fn on_written(&mut self, client: ClientNumber, frame: u64) {
+    /// A frame that was started is written, or could not be: then what is lost there stays lost.
+    pub fn on_written(&mut self, client: ClientNumber, frame: u64, is_done: bool) {
         let Some((file, rank)) = self.here.remove(&(client, frame)) else { return };
         let Some(it) = self.files.get_mut(&file) else { return };
-        if let Some(write) = it.writes.remove(&rank) {
+        if let Some(write) = it.writes.remove(&rank).filter(|_| is_done) {
             it.lost.retain(|lost| !write.extent.covers(lost));
         }
         self.look_at_all(file);

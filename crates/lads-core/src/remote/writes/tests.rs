@@ -37,9 +37,9 @@ fn a_write_waits_for_an_earlier_one_of_the_same_bytes() {
     writes.arrive(TWO, FILE, A, 0, extent(5, 15));
     writes.arrive(TWO, FILE, B, 1, extent(12, 20));
     assert_eq!(actions(&mut writes), [start(ONE, 0, extent(0, 10))]);
-    writes.on_written(ONE, 0);
+    writes.on_written(ONE, 0, true);
     assert_eq!(actions(&mut writes), [start(TWO, 0, extent(5, 15))]);
-    writes.on_written(TWO, 0);
+    writes.on_written(TWO, 0, true);
     assert_eq!(actions(&mut writes), [start(TWO, 1, extent(12, 20))]);
 }
 
@@ -59,9 +59,9 @@ fn a_frame_that_comes_before_an_announced_write_is_sent_again() {
     assert_eq!(actions(&mut writes), [start(ONE, 0, extent(0, 10)), again]);
     writes.arrive(TWO, FILE, A, 1, extent(5, 15));
     assert_eq!(actions(&mut writes), []);
-    writes.on_written(ONE, 0);
+    writes.on_written(ONE, 0, true);
     assert_eq!(actions(&mut writes), [start(TWO, 1, extent(5, 15))]);
-    writes.on_written(TWO, 1);
+    writes.on_written(TWO, 1, true);
     assert_eq!(writes.holding_up(), BTreeSet::new());
 }
 
@@ -78,7 +78,7 @@ fn a_read_waits_for_announced_writes_of_the_same_bytes_alone() {
     writes.announce(ONE, FILE, WriteNumber(9), extent(0, 10)).unwrap();
     writes.arrive(ONE, FILE, A, 0, extent(0, 10));
     assert_eq!(actions(&mut writes), [start(ONE, 0, extent(0, 10))]);
-    writes.on_written(ONE, 0);
+    writes.on_written(ONE, 0, true);
     let ready = Action::Ready { client: TWO, request: 1, is_lost: false };
     assert_eq!(actions(&mut writes), [ready]);
 }
@@ -108,12 +108,27 @@ fn what_a_client_announced_and_never_sent_is_lost_until_other_data_covers_it() {
     let ready = Action::Ready { client: TWO, request: 7, is_lost: true };
     assert_eq!(actions(&mut writes), [again, ready]);
     writes.arrive(TWO, FILE, A, 1, extent(5, 15));
-    writes.on_written(TWO, 1);
+    writes.on_written(TWO, 1, true);
     assert_eq!(writes.ask(TWO, 8, FILE, read(0, 1)), Turn::Lost, "a part was replaced");
     assert_eq!(writes.ask(TWO, 9, FILE, read(10, 20)), Turn::Now);
     writes.arrive(TWO, FILE, A, 2, extent(0, 10));
-    writes.on_written(TWO, 2);
+    writes.on_written(TWO, 2, true);
     assert_eq!(writes.ask(TWO, 10, FILE, read(0, 10)), Turn::Now);
+}
+
+/// Bytes that were lost were read as those before them, after another client had failed to write
+/// there.
+#[test]
+fn what_is_lost_stays_lost_if_other_data_cannot_be_written() {
+    let mut writes = Writes::default();
+    writes.open(FILE);
+    writes.announce(ONE, FILE, A, extent(0, 10)).unwrap();
+    writes.on_gone(ONE);
+    for (frame, is_done, turn) in [(0, false, Turn::Lost), (1, true, Turn::Now)] {
+        writes.arrive(TWO, FILE, A, frame, extent(0, 10));
+        writes.on_written(TWO, frame, is_done);
+        assert_eq!(writes.ask(TWO, frame, FILE, Access::Read(extent(0, 1))), turn);
+    }
 }
 
 #[test]
