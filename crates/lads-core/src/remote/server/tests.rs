@@ -1,5 +1,6 @@
 use super::*;
-use crate::remote::message::{FrameOf, Unsent, ViewNumber, WriteNumber};
+use crate::remote::message::{FrameOf, LockKind, Unsent, ViewNumber, WriteNumber};
+use crate::remote::policy::SILENCE_MAX;
 use crate::units::{Block, OstId};
 use crate::view::Datatype;
 use std::ops::Range;
@@ -190,7 +191,7 @@ fn a_client_that_does_not_send_what_others_wait_for_is_silent() {
 #[test]
 fn a_lock_that_a_client_does_not_have_is_not_given_back() {
     let mut world = World::new();
-    let kind = crate::remote::message::LockKind::Exclusive;
+    let kind = LockKind::Exclusive;
     let lock = world.ask(0, Call::Lock { file: FILE, kind });
     let waits = world.ask(1, Call::Lock { file: FILE, kind });
     assert_eq!(world.replies(0), [(lock, Outcome::Done)]);
@@ -214,4 +215,19 @@ fn requests_of_a_client_that_wait_are_limited() {
         count += 1;
     }
     assert!(count > 1000 && count < 10_000, "{count}");
+}
+
+/// What was being sent to a client when its connection broke counted as work for it: it kept its
+/// lock although it was silent.
+#[test]
+fn a_client_that_is_away_is_given_up_although_bytes_were_being_sent_to_it() {
+    let mut world = World::new();
+    world.ask(0, Call::Lock { file: FILE, kind: LockKind::Exclusive });
+    let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 4 });
+    world.task(0).unwrap();
+    assert_eq!(world.server.on_read(world.clients[0], read, Ok(4)), Ok(true));
+    world.ask(1, Call::Lock { file: FILE, kind: LockKind::Exclusive });
+    assert!(world.server.on_broken(world.clients[0], NOW));
+    let later = NOW + SILENCE_MAX;
+    assert_eq!(world.server.silent(later, Duration::ZERO, SILENCE_MAX), [world.clients[0]]);
 }
