@@ -329,7 +329,8 @@ impl Link {
         self.trace(|| format!("sends frame {number} {of:?} {stamps:?}"));
         let block = Block { entry: of.entry(), offset: about.position, length };
         let row = Row { block, is_whole: false, checksum: 0 };
-        let is_once_more = self.watch.borrow_mut().on_frame(*number, row, &stamps)?;
+        let sent = (&stamps[..], *is_last_grant);
+        let is_once_more = self.watch.borrow_mut().on_frame(*number, row, sent)?;
         self.stats(|it| it.once_more += u64::from(is_once_more));
         let header = header(length, *number, *is_last_grant);
         self.wire.borrow_mut().frames.push_back(SentFrame { header, row, stamps });

@@ -87,7 +87,7 @@ pub(super) struct World {
     running_max: usize,
     weather: Weather,
     /// The part of the things of each kind that do not happen yet, in thousandths: what is slow.
-    delays: [u32; ACTIONS as usize],
+    delays: [u32; ACTIONS],
     has_other_servers: bool,
     keeps_reads: bool,
     threads_max: u64,
@@ -267,8 +267,8 @@ impl World {
         }
         let index = *self.rng.pick(&left);
         self.trouble(index)?;
-        let action = self.rng.below(ACTIONS);
-        let delay = if action < 4 { 0 } else { self.delays[usize::try_from(action).unwrap_or(0)] };
+        let action = self.rng.index(ACTIONS);
+        let delay = if action < 4 { 0 } else { self.delays[action] };
         if self.rng.hits(delay) {
             return Ok(());
         }
@@ -295,7 +295,7 @@ impl World {
     }
 
     /// One of the things that can happen with a member. Returns whether it did.
-    fn act(&mut self, index: usize, action: u64) -> Checked<bool> {
+    fn act(&mut self, index: usize, action: usize) -> Checked<bool> {
         let member = &mut self.members[index];
         let is_linked = !member.is_noticed && !member.is_frozen;
         match action {
@@ -534,10 +534,10 @@ fn check_left(files: &[DiskFile], left: &[LeftFrame]) -> Checked {
 }
 
 /// Kinds of things that happen; see [`World::act`].
-const ACTIONS: u64 = 16;
+const ACTIONS: usize = 16;
 /// The server notices that a client is gone, or forgets it.
-const NOTICE: u64 = 14;
+const NOTICE: usize = 14;
 /// A client connects again.
-const RECONNECT: u64 = 15;
+const RECONNECT: usize = 15;
 
 const _: () = assert!(SLOTS.is_multiple_of(PATHS.len()));

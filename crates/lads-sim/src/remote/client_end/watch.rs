@@ -84,12 +84,21 @@ impl Watch {
         }
     }
 
-    /// A frame is sent. Returns whether it is sent once more.
-    pub(super) fn on_frame(&mut self, number: u64, row: Row, stamps: &[Stamp]) -> Checked<bool> {
+    /// A frame is sent, with its bytes and whether it says that there is no further grant. Returns
+    /// whether it is sent once more.
+    pub(super) fn on_frame(
+        &mut self,
+        number: u64,
+        row: Row,
+        (stamps, is_last_grant): (&[Stamp], bool),
+    ) -> Checked<bool> {
         let sent = self.frames.len() as u64;
         if number == sent && sent < self.granted {
             self.frames.push((row, stamps.to_vec()));
-            return Ok(false);
+            return match is_last_grant == (sent + 1 == self.granted) {
+                true => Ok(false),
+                false => Err(format!("frame {number} counts {} grants wrongly", self.granted)),
+            };
         }
         if number >= sent {
             return Err(format!("frame {number} is sent with {} grants", self.granted));
