@@ -131,7 +131,7 @@ stats! {
     timeouts,
     /// Clients that gave up a server that made no progress.
     stalls,
-    /// Clients that the server disconnected because they were silent.
+    /// Clients that the server gave up because they were silent while others waited for them.
     silences,
     /// Processes that ended well.
     finished,

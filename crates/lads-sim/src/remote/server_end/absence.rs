@@ -122,20 +122,24 @@ impl ServerEnd {
         }
     }
 
-    /// A client is silent for too long.
+    /// A client is silent for too long. One that is over already may be named again.
     pub(super) fn on_silent(&mut self, number: ClientNumber) -> Checked {
+        if self.server.is_over(number) {
+            return Ok(());
+        }
         let now = self.shared.now();
         let session = self.session(number)?;
-        let Some(since) = session.away_since else {
-            self.shared.stats(|it| it.silences += 1);
-            return Ok(());
-        };
-        let is_first = !std::mem::replace(&mut session.is_given_up, true);
-        let (away, silence) = (now.saturating_sub(since), now.saturating_sub(session.heard_at));
-        self.shared.stats(|it| it.given_up += u64::from(is_first));
-        match away >= AWAY_MAX || silence >= SILENCE_MAX {
+        let silence = now.saturating_sub(session.heard_at);
+        let away = session.away_since.map(|since| now.saturating_sub(since));
+        session.is_given_up = away.is_some();
+        let is_late = away.is_some_and(|it| it >= AWAY_MAX);
+        self.shared.stats(|it| {
+            it.given_up += u64::from(away.is_some());
+            it.silences += u64::from(!is_late);
+        });
+        match silence >= SILENCE_MAX || is_late {
             true => Ok(()),
-            false => Err(format!("{number:?} is given up after {away:?}")),
+            false => Err(format!("{number:?} is given up after {silence:?}")),
         }
     }
 
