@@ -110,6 +110,7 @@ impl Link {
     /// Puts all that is in memory on the local disk. What finds no room there is lost: returns how
     /// many bytes.
     fn keep_what_waits(&self, stage: &Stage) -> u64 {
+        let mut is_late = false;
         loop {
             let mut session = self.lock();
             if let Some(staging) = session.client.start_keeping() {
@@ -117,12 +118,14 @@ impl Link {
                 self.put_aside(stage, vec![staging], Why::Loss);
                 continue;
             }
-            // Another thread may be putting a frame there.
+            if is_late || !session.client.is_staging() {
+                return session.client.forget_in_memory();
+            }
+            // Another thread is putting a frame there, and further ones may come meanwhile.
             let timeout = session.client.timeout();
             let is_staging = |session: &mut Session| session.client.is_staging();
             let waited = self.wakes.disks.wait_timeout_while(session, timeout, is_staging);
-            let (mut session, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            return session.client.forget_in_memory();
+            is_late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
         }
     }
 }
