@@ -398,7 +398,7 @@ impl Link {
         }
         let Some(trouble) = self.event(OwnClient::look) else { return Ok(()) };
         self.watch.borrow().check(&trouble, now)?;
-        let is_stall = matches!(trouble, Trouble::Lost(_)) && !self.is_away();
+        let is_stall = watch::is_stall(&trouble);
         self.stats(|it| if is_stall { it.stalls += 1 } else { it.timeouts += 1 });
         match trouble {
             Trouble::Broken(why) => self.break_off(&why),

@@ -117,9 +117,16 @@ impl Watch {
         let is_due = match (trouble, self.away_since) {
             (Trouble::Broken(_), None) => silence >= TIMEOUT,
             (Trouble::Broken(_), Some(_)) => false,
+            // Connecting again is no progress.
+            _ if is_stall(trouble) => true,
             (Trouble::Lost(_), Some(since)) => now.saturating_sub(since) >= TIMEOUT * AWAY_TIMEOUTS,
-            (Trouble::Lost(_), None) => true,
+            (Trouble::Lost(_), None) => false,
         };
         if is_due { Ok(()) } else { Err(format!("after {silence:?}: {trouble:?}")) }
     }
+}
+
+/// Reports whether a connection is lost because nothing was done of what the server owed.
+pub(super) fn is_stall(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Lost(why) if why.contains("it made no progress"))
 }
