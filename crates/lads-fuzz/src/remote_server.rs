@@ -348,7 +348,7 @@ impl<'a> Host<'a> {
                 let _ = scattered(extent.view(), positions.start, positions.end);
                 let length = u32::try_from(positions.end - positions.start).unwrap_or(0);
                 let result = if fails { Err(FAILURE) } else { Ok(length) };
-                if self.server.on_read(number, request, result)? {
+                if let Some(length) = self.server.on_read(number, request, result)? {
                     assert!(is_asked, "nobody waits for the bytes of request {request}");
                     self.clients[index].sending.push((request, length));
                 }

@@ -48,3 +48,10 @@ fn a_file_is_closed_after_its_refused_frames() {
 fn a_client_that_is_gone_is_forgotten() {
     sum([18, 22, 47, 227]);
 }
+
+/// A chunk that lay before what another process had written and not sent ended at the end of the
+/// file, and the chunk behind it was not asked for.
+#[test]
+fn a_read_does_not_end_before_what_is_announced() {
+    sum([3_059_062]);
+}

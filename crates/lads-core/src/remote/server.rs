@@ -318,8 +318,9 @@ impl Server {
         self.go_on(number)
     }
 
-    /// A read returned this number of bytes. Returns whether to send them; then
-    /// [`Self::on_sent`] follows, unless the client is gone before.
+    /// A read found this number of bytes before the end of the file. Returns how many to send: more,
+    /// zeros behind the others, if writes that are not done make the file longer. `None` if nothing
+    /// is sent; otherwise [`Self::on_sent`] follows, unless the client is gone before.
     ///
     /// # Errors
     /// See [`Self::on_opened`].
@@ -328,14 +329,18 @@ impl Server {
         number: ClientNumber,
         request: u64,
         result: Result<u32, Failure>,
-    ) -> Result<bool, Breach> {
-        let Some(client) = self.clients.get_mut(&number) else { return Ok(false) };
-        if result.is_ok_and(|count| count > 0) && client.begin_sending(request) {
-            return Ok(true);
+    ) -> Result<Option<u32>, Breach> {
+        let Self { clients, writes, .. } = self;
+        let Some(client) = clients.get_mut(&number) else { return Ok(None) };
+        let result = result.map(|count| client.count_before_end(request, count, writes));
+        if let Ok(count @ 1..) = result
+            && client.begin_sending(request)
+        {
+            return Ok(Some(count));
         }
         client.end_read(request, result.map_or_else(Outcome::Failed, |_| Outcome::Number(0)));
         self.go_on(number)?;
-        Ok(false)
+        Ok(None)
     }
 
     /// So many bytes that were read are sent.

@@ -79,19 +79,25 @@ impl DiskFile {
         self.now.size = self.now.size.max(size);
     }
 
-    /// Reads positions of a view. Returns the number of bytes before the end of the file.
-    pub(super) fn read(&self, extent: &Extent) -> (u32, Found) {
+    /// Returns how many positions of an extent lie before the end of the file.
+    pub(super) fn count(&self, extent: &Extent) -> u32 {
         let positions = extent.positions();
         let end = extent.view().position_at(self.now.size).unwrap_or(u64::MAX).min(positions.end);
-        let count = end.saturating_sub(positions.start);
-        let found = self.all().filter(|(offset, stamp)| *stamp != 0 && *offset < self.now.size);
-        let found = found.filter_map(|(offset, stamp)| {
+        u32::try_from(end.saturating_sub(positions.start)).expect("a frame is shorter")
+    }
+
+    /// Reads so many positions of an extent. Behind the end of the file is what will be there when
+    /// it is longer.
+    pub(super) fn read(&self, extent: &Extent, count: u32) -> Found {
+        let start = extent.positions().start;
+        let positions = start..start + u64::from(count);
+        let found = self.all().filter(|(_, stamp)| *stamp != 0).filter_map(|(offset, stamp)| {
             let position = extent.view().position_at(offset).ok()?;
-            let is_seen = (positions.start..end).contains(&position)
-                && extent.view().offset_of(position) == Ok(offset);
+            let is_seen =
+                positions.contains(&position) && extent.view().offset_of(position) == Ok(offset);
             is_seen.then_some((position, stamp))
         });
-        (u32::try_from(count).expect("a frame is shorter"), found.collect())
+        found.collect()
     }
 
     pub(super) fn sync(&mut self) {

@@ -381,11 +381,12 @@ impl ServerEnd {
                 self.write(client, (frame, path, &extent), fails)?;
             }
             Job::Read { client, request, path, extent } => {
-                let (length, found) = self.files[path].read(&extent);
-                let result = if fails { Err(failure(Operation::Read)) } else { Ok(length) };
+                let count = self.files[path].count(&extent);
+                let result = if fails { Err(failure(Operation::Read)) } else { Ok(count) };
                 self.shared.stats(|it| it.failures += u64::from(fails));
-                let sends = self.event(|server, _| server.on_read(client, request, result))?;
-                if sends {
+                let length = self.event(|server, _| server.on_read(client, request, result))?;
+                if let Some(length) = length {
+                    let found = self.files[path].read(&extent, length);
                     let first = extent.positions().start;
                     let bytes = ReadBytes { request, first, length, found };
                     self.session(client)?.to_send.push_back(bytes);

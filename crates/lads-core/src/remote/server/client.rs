@@ -9,7 +9,7 @@ use super::super::message::{
 use super::super::order::{Breach, Order};
 use super::super::policy::REPLIES_MAX;
 use super::super::replies::Replies;
-use super::super::writes::Access;
+use super::super::writes::{Access, Writes};
 use super::{Act, Task};
 use crate::frame::{Header, Row};
 use crate::issue::Operation;
@@ -295,6 +295,22 @@ impl Client {
         let Some(later) = self.later.remove(&request) else { return };
         self.reads -= u32::from(later.is_read());
         self.reply(request, outcome);
+    }
+
+    /// How many bytes a read returns that found `count` before the end of the file. It has waited
+    /// for all writes of its bytes; others may make the file longer.
+    pub(super) fn count_before_end(&self, request: u64, count: u32, writes: &Writes) -> u32 {
+        let later = self.later.get(&request);
+        let read = later.and_then(|it| Some((it.extent.as_ref()?, it.opened?)));
+        let Some((extent, opened)) = read else { return count };
+        let positions = extent.positions();
+        let found = positions.start + u64::from(count);
+        if found >= positions.end {
+            return count;
+        }
+        let end = extent.view().position_at(writes.end_of(opened.id)).unwrap_or(positions.end);
+        let end = end.clamp(found, positions.end);
+        u32::try_from(end - positions.start).expect("a read is shorter")
     }
 
     /// The bytes of a read are to be sent, unless the connection broke meanwhile. Returns whether

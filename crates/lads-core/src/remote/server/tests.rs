@@ -4,6 +4,7 @@ use crate::remote::policy::SILENCE_MAX;
 use crate::units::{Block, OstId};
 use crate::view::Datatype;
 use std::ops::Range;
+use std::time::Duration;
 
 const FILE: FileNumber = FileNumber(1);
 const VIEW: ViewNumber = ViewNumber(1);
@@ -113,12 +114,28 @@ fn a_client_that_is_gone_is_not_sent_what_it_read() {
     let mut world = World::new();
     let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 10 });
     assert_eq!(world.task(0).map(|task| task.request), Some(read));
-    assert_eq!(world.server.on_read(world.clients[0], read, Ok(10)), Ok(true));
+    assert_eq!(world.server.on_read(world.clients[0], read, Ok(10)), Ok(Some(10)));
     assert!(!world.server.is_ended(world.clients[0]));
     world.server.on_gone(world.clients[0], None);
     assert!(world.server.is_ended(world.clients[0]));
     assert_eq!(world.server.on_sent(world.clients[0], read, 10, NOW), Ok(()), "it was late");
     assert!(world.server.is_ended(world.clients[0]));
+}
+
+/// It ended there, and the program did not ask for what came behind.
+#[test]
+fn a_read_before_what_is_announced_does_not_end_at_the_end_of_the_file() {
+    let mut world = World::new();
+    let read = |world: &mut World| {
+        let read = world.ask(1, Call::Read { view: VIEW, position: 0, length: 10 });
+        assert_eq!(world.task(1).map(|task| task.request), Some(read));
+        world.server.on_read(world.clients[1], read, Ok(4))
+    };
+    assert_eq!(read(&mut world), Ok(Some(4)));
+    world.announce(0, 100, 10);
+    assert_eq!(read(&mut world), Ok(Some(10)));
+    world.server.on_gone(world.clients[0], None);
+    assert_eq!(read(&mut world), Ok(Some(4)));
 }
 
 /// Who is busy is never silent, and others wait for it.
@@ -128,7 +145,7 @@ fn what_was_being_sent_when_a_connection_broke_is_not_being_done() {
     let client = world.clients[0];
     let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 10 });
     assert_eq!(world.task(0).map(|task| task.request), Some(read));
-    assert_eq!(world.server.on_read(client, read, Ok(10)), Ok(true));
+    assert_eq!(world.server.on_read(client, read, Ok(10)), Ok(Some(10)));
     assert!(world.server.on_broken(client, NOW));
     assert_eq!(world.server.resume(client, 0, NOW), Ok(true));
     assert_eq!(world.server.on_sent(client, read, 10, NOW), Ok(()), "it was late");
@@ -225,7 +242,7 @@ fn a_client_that_is_away_is_given_up_although_bytes_were_being_sent_to_it() {
     world.ask(0, Call::Lock { file: FILE, kind: LockKind::Exclusive });
     let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 4 });
     world.task(0).unwrap();
-    assert_eq!(world.server.on_read(world.clients[0], read, Ok(4)), Ok(true));
+    assert_eq!(world.server.on_read(world.clients[0], read, Ok(4)), Ok(Some(4)));
     world.ask(1, Call::Lock { file: FILE, kind: LockKind::Exclusive });
     assert!(world.server.on_broken(world.clients[0], NOW));
     let later = NOW + SILENCE_MAX;

@@ -607,10 +607,16 @@ impl Session {
 
 /// A thread of the storage has done something.
 impl Asker for Session {
-    fn on_read(&self, (request, first): (u64, u64), buffer: Buffer, result: Result<u32, Failure>) {
+    fn on_read(
+        &self,
+        (request, first): (u64, u64),
+        mut buffer: Buffer,
+        result: Result<u32, Failure>,
+    ) {
         let sends = self.shared.event(|server, _| {
-            let sends = server.on_read(self.number, request, result)?;
-            if let (true, Ok(length)) = (sends, result) {
+            let found = result.map_or(0, |found| found as usize);
+            if let Some(length) = server.on_read(self.number, request, result)? {
+                buffer[found..length as usize].fill(0);
                 lock(&self.to_send).push_back(Bytes { request, first, length, buffer });
             }
             Ok(())
