@@ -133,7 +133,8 @@ fn write_secret(path: &Path, digits: &str) {
 }
 
 fn play(case: &Case, listener: std::net::TcpListener, world: &World) {
-    let told = Server::accept(listener, world.clone()).and_then(|mut server| {
+    let told = Server::accept(&listener, world.clone()).and_then(|mut server| {
+        drop(listener);
         (case.lie)(&mut server)?;
         server.serve()
     });

@@ -80,13 +80,13 @@ impl Server {
     ///
     /// # Errors
     /// If it does not connect, or does not show the token.
-    pub fn accept(listener: TcpListener, world: World) -> Told<Self> {
-        let Some((socket, heard)) = connection(&listener, CONNECT_DEADLINE)? else {
+    pub fn accept(listener: &TcpListener, world: World) -> Told<Self> {
+        let Some((socket, heard)) = connection(listener, CONNECT_DEADLINE)? else {
             return wrong("the client does not connect");
         };
         Ok(Self {
             world,
-            listener,
+            listener: listener.try_clone().unwrap(),
             socket,
             heard,
             requests: VecDeque::new(),

@@ -127,7 +127,7 @@ impl Shared {
             if let Ok((line, (transport, channel))) = begun.recv() {
                 let is_over = AtomicBool::new(false);
                 let way = Arc::new(Way { transport, line, is_over, _place: place });
-                Session::arrive(shared, way, channel);
+                Session::arrive(&shared, &way, channel);
             }
         });
         if let Err(error) = serving {
@@ -328,22 +328,22 @@ impl Session {
     }
 
     /// A connection is there: of a new client, or of one that was connected before.
-    fn arrive(shared: Arc<Shared>, way: Arc<Way>, channel: Channel) {
+    fn arrive(shared: &Arc<Shared>, way: &Arc<Way>, channel: Channel) {
         let Channel { mut input, mut output } = channel;
         let begun = match hear(&mut *input, TO_SERVER_BYTES_MAX) {
             Ok(ToServer::Resume { version: VERSION, ticket, heard }) => {
-                let found = shared.find(ticket).filter(|session| session.resume(&way, heard));
+                let found = shared.find(ticket).filter(|session| session.resume(way, heard));
                 found.map(|session| (session, None)).ok_or_else(|| UNKNOWN.to_owned())
             }
             Ok(first) => {
-                let connected = shared.connect(&way).map(|session| (session, Some(first)));
+                let connected = shared.connect(way).map(|session| (session, Some(first)));
                 connected.map_err(|error| error.to_string())
             }
             Err(Unheard::Ended(_)) => return way.end(),
             Err(Unheard::Nonsense(text)) => Err(text),
         };
         match begun {
-            Ok((session, first)) => session.serve(&way, Channel { input, output }, first),
+            Ok((session, first)) => session.serve(way, Channel { input, output }, first),
             Err(text) => {
                 let hello = ToClient::Hello { version: VERSION, name: own_host() };
                 let _ = say(&mut *output, [hello, ToClient::Fatal(text)]);
