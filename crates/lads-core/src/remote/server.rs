@@ -318,9 +318,9 @@ impl Server {
         self.go_on(number)
     }
 
-    /// A read found this number of bytes before the end of the file. Returns how many to send: more,
-    /// zeros behind the others, if writes that are not done make the file longer. `None` if nothing
-    /// is sent; otherwise [`Self::on_sent`] follows, unless the client is gone before.
+    /// A read found this number of bytes before the end of the file. Returns how many to send:
+    /// more, zeros behind the others, if writes that are not done make the file longer. `None` if
+    /// nothing is sent; otherwise [`Self::on_sent`] follows, unless the client is gone before.
     ///
     /// # Errors
     /// See [`Self::on_opened`].

@@ -1,6 +1,7 @@
 //! Connections that break and are made again.
 
 use super::*;
+use lads_core::remote::message::{Ticket, ToServer, VERSION};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -218,4 +219,15 @@ fn a_client_comes_back_before_the_server_knows_that_it_was_away() {
     }
     file.close(false).unwrap();
     assert_eq!(place.bytes("new"), [4; 1000]);
+}
+
+#[test]
+fn a_ticket_that_nobody_has_is_refused_with_a_reason() {
+    let place = Place::new();
+    let resume = ToServer::Resume { version: VERSION, ticket: Ticket([9; 16]), heard: 0 };
+    let (mut stranger, mut said) = (stranger(&place), Vec::new());
+    stranger.write_all(&packet(&resume)).unwrap();
+    stranger.read_to_end(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("does not know this client"), "{said}");
 }
