@@ -238,6 +238,7 @@ impl RemoteFile {
             ("rfs_read_ahead", ahead.to_string()),
             ("rfs_read_kept", kept.to_string()),
             ("rfs_conflicts", self.client.conflicts().to_string()),
+            ("rfs_reconnections", self.client.reconnections().to_string()),
         ];
         let hints = self.state().hints.all();
         let has_cache = hints.iter().any(|(key, _)| *key == "rfs_cache_dir");

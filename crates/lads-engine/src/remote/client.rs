@@ -218,6 +218,12 @@ impl Client {
         self.link.lock().client.conflicts()
     }
 
+    /// Returns how often the connection broke and was made again.
+    #[must_use]
+    pub fn reconnections(&self) -> u64 {
+        self.link.lock().client.reconnections()
+    }
+
     /// Waits for all that was deferred, and returns the first error that no call has returned.
     ///
     /// # Errors

@@ -22,6 +22,8 @@ pub(super) struct Line {
     away: Option<Away>,
     /// What is shown to the server when the client connects again; `None`: it does not.
     ticket: Option<Ticket>,
+    /// How often the connection was made again.
+    reconnections: u64,
     /// How many counted messages were heard, and how many of them were confirmed.
     heard: u64,
     confirmed: u64,
@@ -75,6 +77,7 @@ impl Line {
             is_connected: false,
             away: None,
             ticket: None,
+            reconnections: 0,
             heard: 0,
             confirmed: 0,
             heard_at: Duration::ZERO,
@@ -200,11 +203,18 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             return Err("it has requests or frames that were not sent".to_owned());
         }
         self.line.away = None;
+        self.line.reconnections += 1;
         self.line.confirmed = self.line.heard;
         self.requests.resume(requests);
         self.sending.outbox.resume(frames);
         self.read_again(requests);
         Ok(())
+    }
+
+    /// Returns how often the connection broke and was made again.
+    #[must_use]
+    pub fn reconnections(&self) -> u64 {
+        self.line.reconnections
     }
 
     /// The last message to the server, if it owes nothing but bytes that were read ahead: then the

@@ -115,7 +115,8 @@ fn what_is_written_and_read_survives_broken_connections() {
     file.close(false).unwrap();
     client.finish().unwrap();
     assert!(place.bytes("new") == bytes);
-    assert!(middle.count() > 5, "{} connections", middle.count());
+    // Before each break, the connection was made again.
+    assert!(client.reconnections() >= 5 && u64::from(middle.count()) > client.reconnections());
 }
 
 #[test]
