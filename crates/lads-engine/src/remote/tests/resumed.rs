@@ -1,7 +1,9 @@
 //! Connections that break and are made again.
 
+use super::line::{Connection, both_ways};
 use super::*;
 use lads_core::remote::message::{Ticket, ToServer, VERSION};
+use lads_core::remote::name::Server;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -135,7 +137,6 @@ fn locks_and_shared_pointers_survive_a_broken_connection() {
         });
         middle.set_down(true);
         file.write(0, &[&[1; 10]]).unwrap();
-        std::thread::sleep(Duration::from_millis(20));
         middle.set_down(false);
         assert_eq!(file.add_shared(5).unwrap(), 100);
         file.write(0, &[&[2; 10]]).unwrap();
@@ -178,33 +179,34 @@ fn a_server_that_does_not_come_back_is_lost() {
     assert!(error.text.contains("no new connection in"), "{error}");
 }
 
-/// The places of clients and files are for those that are connected.
+/// The places are for clients that are connected.
 #[test]
 fn clients_that_are_away_hold_up_no_new_ones() {
     let place = Place::new();
-    let middle = Middle::new(&place);
-    for _ in 0..3 {
-        let clients: Vec<_> = (0..4).map(|_| middle.client(&place)).collect();
-        let files = clients.iter().map(|it| it.open(b"new", CREATE, GROUP, false).unwrap());
-        let files: Vec<_> = files.collect();
-        middle.set_down(true);
-        // As processes that were killed.
-        files.into_iter().for_each(std::mem::forget);
-        clients.into_iter().for_each(std::mem::forget);
-        middle.set_down(false);
-        // Those before come back meanwhile, at most once in a second.
-        middle.break_off();
-    }
-    let client = loop {
-        let client = Client::connect(&place.at, &place.token, &ClientOptions::default());
-        if let Ok(client) = client
-            && client.open(b"new", CREATE, GROUP, false).is_ok()
-        {
-            break client;
-        }
-        middle.break_off();
+    // It cannot connect again.
+    let once = || {
+        let socket = std::os::fd::OwnedFd::from(stranger(&place));
+        let (transport, channel) = both_ways(&socket).unwrap();
+        let connection = Connection { line: Box::new(socket), transport, channel };
+        let server = Server::At(place.at.clone());
+        Client::over(connection, server, &ClientOptions::default()).ok()
     };
-    client.finish().unwrap();
+    let mut away = Vec::new();
+    for _ in 0..3 {
+        // The server may not have noticed that others are away.
+        let opened = |client: Client| {
+            let file = client.open(b"new", CREATE, GROUP, false).ok()?;
+            Some((client, file))
+        };
+        let clients = (0..4).map(|_| {
+            let mut tries = std::iter::repeat_with(|| once().and_then(opened));
+            tries.find_map(|it| it).unwrap()
+        });
+        let clients: Vec<_> = clients.collect();
+        clients.iter().for_each(|(client, _)| client.break_line());
+        away.extend(clients);
+    }
+    assert_eq!(away.len(), 12);
 }
 
 /// The server has not noticed that the first connection is broken.
