@@ -161,6 +161,10 @@ pub const AWAY_TIMEOUTS: u32 = 2;
 /// a line was down for a moment.
 pub const CONNECT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// An attempt to connect again takes at most this long. With half, it fails over a line that has
+/// just lost the first packets; with double, a line that is up again is noticed twice as late.
+pub const CONNECT_MAX: Duration = Duration::from_secs(5);
+
 /// For this long a server keeps everything of a client whose connection is broken, if no other
 /// client waits for it ([`SILENCE_MAX`]): as long as the client tries to connect again. With half,
 /// it tries in vain half of the time; with double, files of programs that were killed stay open for

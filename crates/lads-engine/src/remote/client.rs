@@ -26,10 +26,12 @@ pub use file::{FileHandle, Presence};
 pub use lads_core::remote::client::{ReadBytes, StagedBytes};
 use lads_core::remote::message::OpenMode;
 use lads_core::remote::name::Server;
+use lads_core::remote::policy::CONNECT_MAX;
 use link::Link;
 pub use options::{ClientOptions, ReadCacheOptions, StageOptions, StageSettings};
 use rustix::io::Errno;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +51,8 @@ impl Client {
     pub fn connect(at: &str, token: &Token, options: &ClientOptions) -> Result<Self, RemoteError> {
         let (server, at, token) = (Server::At(at.to_owned()), at.to_owned(), *token);
         let timeout = options.timeout;
-        Self::begin(server, options, move || reach(&at, &token, timeout))
+        let mut known = Vec::new();
+        Self::begin(server, options, move || reach(&at, &token, timeout, &mut known))
     }
 
     /// Starts a server of one's own on a host, as `[user@]host`, through a remote shell. It ends
@@ -242,11 +245,19 @@ fn shown(server: &Server) -> String {
     }
 }
 
-/// Connects to a server that listens: tries all addresses of its host.
-fn reach(at: &str, token: &Token, timeout: Duration) -> Result<Connection, RemoteError> {
+/// Connects to a server that listens: tries all addresses of its host, or those that are known.
+fn reach(
+    at: &str,
+    token: &Token,
+    timeout: Duration,
+    known: &mut Vec<SocketAddr>,
+) -> Result<Connection, RemoteError> {
     let stop = StopFlag::new();
-    let patience = Patience::new(&stop, timeout);
-    let socket = reach_any(at, token, &patience).map_err(|error| match error.kind() {
+    // The kernel waits longer and longer before it tries again to reach a host that was not there.
+    let limit = if known.is_empty() { timeout } else { timeout.min(CONNECT_MAX) };
+    let patience = Patience::new(&stop, limit);
+    let reached = reach_any(at, token, &patience, timeout, known);
+    let socket = reached.map_err(|error| match error.kind() {
         // A server answers only to its token.
         io::ErrorKind::UnexpectedEof => RemoteError {
             errno: Errno::ACCESS.raw_os_error(),
@@ -260,13 +271,22 @@ fn reach(at: &str, token: &Token, timeout: Duration) -> Result<Connection, Remot
     over_socket(socket).map_err(|error| RemoteError::unusable(at, &error))
 }
 
-fn reach_any(at: &str, token: &Token, patience: &Patience<'_>) -> io::Result<OwnedFd> {
-    let (name, port) = part_port(at, 0);
-    let name = name.to_owned();
-    let found = patience.result_of("lads-resolve", move || resolve(&name, port))??;
+fn reach_any(
+    at: &str,
+    token: &Token,
+    patience: &Patience<'_>,
+    unread_max: Duration,
+    known: &mut Vec<SocketAddr>,
+) -> io::Result<OwnedFd> {
+    // A program for which a name is looked up every second may start a process each time.
+    if known.is_empty() {
+        let (name, port) = part_port(at, 0);
+        let name = name.to_owned();
+        *known = patience.result_of("lads-resolve", move || resolve(&name, port))??;
+    }
     let mut failure = io::Error::from(io::ErrorKind::NotFound);
-    for address in found {
-        match connect_to_service(address, &token.0, patience) {
+    for address in known {
+        match connect_to_service(*address, &token.0, patience, unread_max) {
             Ok(socket) => return Ok(socket),
             Err(error) => failure = error,
         }

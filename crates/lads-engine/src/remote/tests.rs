@@ -350,9 +350,10 @@ fn when_the_server_is_gone_every_call_fails_and_none_waits() {
 /// A connection that has shown its token, and says what it likes.
 fn stranger(place: &Place) -> std::fs::File {
     let stop = StopFlag::new();
-    let patience = crate::patience::Patience::new(&stop, Duration::from_secs(10));
+    let limit = Duration::from_secs(10);
+    let patience = crate::patience::Patience::new(&stop, limit);
     let at = place.at.parse().unwrap();
-    let socket = crate::transport::tcp::connect_to_service(at, &place.token.0, &patience);
+    let socket = crate::transport::tcp::connect_to_service(at, &place.token.0, &patience, limit);
     std::fs::File::from(socket.unwrap())
 }
 

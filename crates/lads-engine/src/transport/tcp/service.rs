@@ -77,7 +77,8 @@ impl Service {
     }
 }
 
-/// Connects to a server of remote files.
+/// Connects to a server of remote files, while patience lasts. A server that takes nothing for
+/// `unread_max` loses the connection.
 ///
 /// # Errors
 /// If nobody listens at the address, the token is not right, or patience ends.
@@ -85,10 +86,11 @@ pub(crate) fn connect_to_service(
     address: SocketAddr,
     token: &[u8; 32],
     patience: &Patience<'_>,
+    unread_max: Duration,
 ) -> io::Result<OwnedFd> {
     let socket = connect_with(address, &opening(OPENING, 0, token), patience)?;
     await_answer(&socket, patience)?;
-    let millis = u32::try_from(patience.limit().as_millis()).unwrap_or(u32::MAX);
+    let millis = u32::try_from(unread_max.as_millis()).unwrap_or(u32::MAX);
     // A server whose host is gone is noticed by writing to it.
     let _ = sockopt::set_tcp_user_timeout(&socket, millis);
     Ok(socket)
