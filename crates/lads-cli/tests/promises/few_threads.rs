@@ -2,6 +2,8 @@
 //! that limit says so, and neither hangs nor takes others along.
 
 use crate::world::{LADS, RUN_HERE, Rng, World, has, is_root, run, start, wait_for};
+use lads_core::packet::{Channel, Packet};
+use lads_core::remote::message::{self, ToServer, VERSION};
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -144,7 +146,10 @@ fn a_client_that_a_server_has_no_threads_for_does_not_end_the_others() {
         stream.set_read_timeout(Some(SOON)).unwrap();
         stream.write_all(&opening).unwrap();
         let mut accepted = [0];
-        stream.read_exact(&mut accepted).map(|()| stream)
+        stream.read_exact(&mut accepted)?;
+        // A server that is full may have ended the connection.
+        let _ = stream.write_all(&greeting());
+        std::io::Result::Ok(stream)
     };
     let is_served = |stream: &mut TcpStream| stream.read_exact(&mut [0; 4]).is_ok();
     let limit = |most: u32| {
@@ -169,4 +174,13 @@ fn a_client_that_a_server_has_no_threads_for_does_not_end_the_others() {
     limit(count + 100);
     assert!(is_served(&mut connect().unwrap()) && server.is_running());
     drop(first);
+}
+
+/// The first packet of a client of remote files.
+fn greeting() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message::encode(&ToServer::Hello { version: VERSION, name: String::new() }, &mut bytes);
+    let count = u32::try_from(bytes.len()).unwrap();
+    let head = Packet { channel: Channel::Messages, bytes: count }.head();
+    [head.as_slice(), &bytes].concat()
 }
