@@ -270,8 +270,22 @@ fn every_function_of_mpi_io_does_what_it_should() {
 
 /// Runs a program of this crate that checks for itself.
 fn checks(mpi: Mpi, place: &Place, source: &str, processes: u32, arguments: &[&str]) {
+    checks_with(mpi, place, source, processes, arguments, "");
+}
+
+/// The same with hints.
+fn checks_with(
+    mpi: Mpi,
+    place: &Place,
+    source: &str,
+    processes: u32,
+    arguments: &[&str],
+    hints: &str,
+) {
     let program = place.program(mpi, source, &["-std=gnu11", "-pthread"]);
-    let output = succeeds(place.run(mpi, processes).arg(&program).args(arguments));
+    let mut command = place.run(mpi, processes);
+    command.env("LADS_RFS_HINTS", hints).arg(&program).args(arguments);
+    let output = succeeds(&mut command);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains(" checks, 0 failures"), "{told}");
 }

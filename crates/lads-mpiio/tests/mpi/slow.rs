@@ -1,6 +1,6 @@
 //! Programs whose connection to a server is slow, is cut, or is held.
 
-use super::{checks, on_each_mpi, on_every_mpi};
+use super::{checks, checks_with, on_each_mpi, on_every_mpi};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -81,7 +81,9 @@ fn an_error_that_one_process_meets_has_its_reason_on_all() {
     on_each_mpi(|mpi, place| {
         let cut = Slow::to(&place.server.at, Pace::Cut);
         let name = format!("rfs:{},{}:lost", place.server.at, cut.at);
-        checks(mpi, place, "tests/programs/behind.c", 2, &[&name, "lost"]);
+        // Each further connection is cut as well, before anything is done.
+        let hints = "rfs_timeout=1";
+        checks_with(mpi, place, "tests/programs/behind.c", 2, &[&name, "lost"], hints);
     });
 }
 
