@@ -49,6 +49,12 @@ fn a_client_that_is_gone_is_forgotten() {
     sum([18, 22, 47, 227]);
 }
 
+/// A write that was on its way to the disk took the place of a later one that was lost.
+#[test]
+fn what_is_lost_stays_lost_after_an_earlier_write() {
+    sum([10_071_240]);
+}
+
 /// A chunk that lay before what another process had written and not sent ended at the end of the
 /// file, and the chunk behind it was not asked for.
 #[test]

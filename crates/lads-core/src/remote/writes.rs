@@ -138,7 +138,8 @@ struct File {
     /// By rank.
     writes: BTreeMap<u64, Write>,
     waiting: Vec<Waiting>,
-    lost: Vec<Extent>,
+    /// Writes that are lost, with their ranks.
+    lost: Vec<(u64, Extent)>,
     /// There are more lost writes than are remembered.
     is_all_lost: bool,
 }
@@ -212,12 +213,12 @@ impl File {
 
     fn is_lost(&self, access: &Access) -> bool {
         let Access::Read(extent) = access else { return false };
-        self.is_all_lost || self.lost.iter().any(|it| it.meets(extent))
+        self.is_all_lost || self.lost.iter().any(|(_, it)| it.meets(extent))
     }
 
-    fn lose(&mut self, extent: Extent) {
+    fn lose(&mut self, rank: u64, extent: Extent) {
         if self.lost.len() < FILE_LOST_MAX {
-            self.lost.push(extent);
+            self.lost.push((rank, extent));
         } else {
             self.is_all_lost = true;
         }
@@ -342,7 +343,8 @@ impl Writes {
         let Some((file, rank)) = self.here.remove(&(client, frame)) else { return };
         let Some(it) = self.files.get_mut(&file) else { return };
         if let Some(write) = it.writes.remove(&rank).filter(|_| is_done) {
-            it.lost.retain(|lost| !write.extent.covers(lost));
+            // One that came before may have been on its way to the disk.
+            it.lost.retain(|(of, lost)| rank < *of || !write.extent.covers(lost));
         }
         self.look_at_all(file);
         self.forget_idle(file);
@@ -359,7 +361,7 @@ impl Writes {
             if !gone.is_empty() {
                 touched.push(*id);
             }
-            gone.into_iter().for_each(|(_, write)| file.lose(write.extent));
+            gone.into_iter().for_each(|(rank, write)| file.lose(rank, write.extent));
             file.waiting.retain(|it| it.client != client);
         }
         touched.into_iter().for_each(|file| self.look_at_all(file));

@@ -131,6 +131,19 @@ fn what_is_lost_stays_lost_if_other_data_cannot_be_written() {
     }
 }
 
+/// It was on its way to the disk when its client was gone, and old bytes were read.
+#[test]
+fn what_is_lost_stays_lost_if_an_earlier_write_is_done() {
+    let mut writes = Writes::default();
+    writes.open(FILE);
+    writes.announce(ONE, FILE, A, extent(0, 10)).unwrap();
+    writes.announce(ONE, FILE, B, extent(0, 10)).unwrap();
+    writes.arrive(ONE, FILE, A, 0, extent(0, 10));
+    writes.on_gone(ONE);
+    writes.on_written(ONE, 0, true);
+    assert_eq!(writes.ask(TWO, 0, FILE, Access::Read(extent(0, 1))), Turn::Lost);
+}
+
 #[test]
 fn lost_writes_are_forgotten_with_the_last_close_and_limited_before() {
     let mut writes = Writes::default();
