@@ -67,9 +67,9 @@ enum State {
     /// The greeting comes next.
     #[default]
     Begun,
-    /// The same, and then what the server has of this client.
+    /// The greeting comes next, and [`ToClient::Resumed`] after it.
     BegunAgain,
-    /// What the server has of this client comes next.
+    /// [`ToClient::Resumed`] comes next.
     Greeted,
     Open,
 }

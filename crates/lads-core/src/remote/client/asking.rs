@@ -27,7 +27,7 @@ pub(super) struct Requests<R> {
     sent: u64,
     /// Reads that were made again, and the number under which they are known here.
     again: HashMap<u64, u64>,
-    /// Whether the server is told that this process lives.
+    /// Whether a heartbeat is to be sent.
     pub(super) is_lively: bool,
     /// Those whose reply a call of the program waits for.
     waited_for: HashMap<u64, Waited<R>>,
@@ -148,8 +148,8 @@ impl<R> Requests<R> {
         self.sent = self.count;
     }
 
-    /// A reply has come. Returns the number under which the request is known here; `None` if nobody
-    /// waits for it, or it was made again.
+    /// A reply has arrived. Returns the number of the request in this session; `None` if no call
+    /// waits for it, or the request was made again.
     pub(super) fn on_reply(&mut self, number: u64) -> Option<u64> {
         if !matches!(self.made.get(&number)?.call, Call::Read { .. }) {
             self.made.remove(&number);
@@ -190,7 +190,7 @@ impl<R> Requests<R> {
         number
     }
 
-    /// A read has its bytes, or nobody waits for them.
+    /// A read has its bytes, or no call waits for them.
     fn end_read(&mut self, known: u64) {
         let again = self.again.extract_if(|_, it| *it == known).map(|(number, _)| number);
         let number = again.last().unwrap_or(known);

@@ -18,9 +18,9 @@ pub(super) struct Line {
     timeout: Duration,
     patience: Duration,
     pub(super) is_connected: bool,
-    /// The connection is broken, and the server has not said what it has.
+    /// Set from the break of the connection until [`ToClient::Resumed`].
     away: Option<Away>,
-    /// What is shown to the server when the client connects again; `None`: it does not.
+    /// The ticket for the next connection; `None`: the client does not connect again.
     ticket: Option<Ticket>,
     /// How often the connection was made again.
     reconnections: u64,
@@ -50,7 +50,7 @@ struct Away {
     failure: Option<String>,
 }
 
-/// What is wrong with a connection.
+/// A connection that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// It is broken, for this reason: it is to be ended, and [`Client::on_broken`] follows.
@@ -103,12 +103,12 @@ impl Line {
         }
     }
 
-    /// Whether the server is to be told what was heard.
+    /// Whether a confirmation of messages is to be sent.
     pub(super) fn confirms(&self) -> bool {
         self.ticket.is_some() && self.heard - self.confirmed >= CONFIRM_MESSAGES
     }
 
-    /// Returns what the server is told.
+    /// Returns the number of messages that the next heartbeat confirms.
     pub(super) fn confirm(&mut self) -> u64 {
         self.confirmed = self.heard;
         self.heard
@@ -165,7 +165,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     }
 
     /// The connection is there, for the first time or again; [`Self::greeting`] was sent on it. The
-    /// program goes on meanwhile.
+    /// program continues meanwhile.
     pub fn on_connected(&mut self, now: Duration) {
         self.line.on_connected(now);
     }
@@ -232,7 +232,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         self.line.loss.as_ref()
     }
 
-    /// To be called at intervals of [`LOOK_INTERVAL`]. Returns what is wrong with the connection.
+    /// To be called at intervals of [`LOOK_INTERVAL`]. Returns the failure of the connection, if
+    /// there is one.
     pub fn look(&mut self, now: Duration) -> Option<Trouble> {
         if !self.line.is_connected || self.line.loss.is_some() {
             return None;

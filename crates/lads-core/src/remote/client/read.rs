@@ -435,7 +435,8 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     }
 
     /// The connection is there again, and the server had as many requests: bytes that the program
-    /// waits for are asked for again. What was read ahead is forgotten; its view may be, too.
+    /// waits for are asked for again. What was read ahead is forgotten, because
+    /// its view may not exist any more.
     pub(super) fn read_again(&mut self, requests: u64) {
         for (number, known, call) in self.requests.take_unread(requests) {
             self.line.gate.abandon(number);
