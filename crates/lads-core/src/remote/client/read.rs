@@ -434,9 +434,9 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         }
     }
 
-    /// The connection is there again, and the server had as many requests: bytes that the program
-    /// waits for are asked for again. What was read ahead is forgotten, because
-    /// its view may not exist any more.
+    /// The client is connected again, and the server has the first `requests` requests. Of these,
+    /// the client makes each read again whose bytes the program needs. It cancels reads ahead,
+    /// because their view may not exist any more.
     pub(super) fn read_again(&mut self, requests: u64) {
         for (number, known, call) in self.requests.take_unread(requests) {
             self.line.gate.abandon(number);
