@@ -180,7 +180,7 @@ struct Host<'a> {
 
 impl<'a> Host<'a> {
     fn new(mut choices: Choices<'a>) -> Self {
-        let (now, mut server) = (Instant::START, Server::new("host".to_owned(), ROOM, AWAY_MAX));
+        let (now, mut server) = (Instant::START, Server::new("host".to_owned(), ROOM, AWAY_MAX, 1));
         let clients = [0, 1].map(|index| {
             let ticket = Ticket([index; 16]);
             let sound = (!choices.is_one_in(4)).then(Sound::default);

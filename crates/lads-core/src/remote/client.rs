@@ -12,11 +12,14 @@
 //! that were read.
 
 mod asking;
+mod fences;
 mod gathered;
 mod line;
 mod read;
+mod restart;
 mod sending;
 mod staging;
+mod standing;
 mod tail;
 
 use super::message::{
@@ -194,6 +197,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         match message {
             ToClient::Hello { .. } | ToClient::Heartbeat | ToClient::Ticket(_) => {}
             ToClient::Resumed { requests, frames } => self.resume(requests, frames)?,
+            ToClient::Restarted { written, done } => return self.restart((&written, &done), now),
             ToClient::Fatal(text) => return Err(text),
             ToClient::Grant(count) => {
                 self.sending.outbox.on_grant(count);
@@ -228,6 +232,10 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             let is_left = !self.sending.outbox.is_empty();
             self.stage.outlook.on_written(now, gone.about.length.into(), is_left);
             staged.extend(gone.staged);
+            let view = gone.about.target.view;
+            if !self.sending.outbox.is_unwritten_of_view(view) {
+                self.requests.standing.on_not_needed(view);
+            }
             if let Some(failure) = it.failure {
                 self.requests.failures.entry(gone.file).or_insert(failure);
             }
@@ -241,7 +249,18 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     }
 
     fn on_reply(&mut self, number: u64, outcome: Outcome) {
-        let Some(number) = self.requests.on_reply(number) else { return };
+        if !self.requests.is_made(number) {
+            return self.on_reply_again(number, outcome);
+        }
+        if let Some(request) = self.requests.on_reply(number) {
+            if let (Call::Fence { .. }, Outcome::Number(answer)) = (&request.call, outcome) {
+                self.sending.fences.on_answered(number, answer);
+            }
+            let outbox = &self.sending.outbox;
+            let is_needed = |view| outbox.is_unwritten_of_view(view);
+            self.requests.standing.on_answered(request, is_needed);
+        }
+        let number = self.requests.known(number);
         if let Some(file) = self.requests.take_deferred(number) {
             if let Outcome::Failed(failure) = outcome {
                 self.requests.failures.entry(file).or_insert(failure);

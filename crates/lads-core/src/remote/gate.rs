@@ -67,9 +67,9 @@ enum State {
     /// The greeting comes next.
     #[default]
     Begun,
-    /// The greeting comes next, and [`ToClient::Resumed`] after it.
+    /// The greeting comes next, and [`ToClient::Resumed`] or [`ToClient::Restarted`] after it.
     BegunAgain,
-    /// [`ToClient::Resumed`] comes next.
+    /// One of these comes next.
     Greeted,
     Open,
 }
@@ -101,8 +101,9 @@ impl Owed {
             Call::Sync { .. } | Call::Flush { .. } | Call::Close { .. } => Self::Done,
             Call::SetSize { .. } | Call::Preallocate { .. } | Call::Delete { .. } => Self::Done,
             Call::SetShared { .. } | Call::Lock { .. } | Call::Unlock { .. } => Self::Done,
-            Call::Fence { .. } => Self::Done,
-            Call::Size { .. } | Call::End { .. } | Call::AddShared { .. } => Self::Number,
+            Call::Return { .. } => Self::Nothing,
+            Call::Fence { .. } | Call::Size { .. } => Self::Number,
+            Call::End { .. } | Call::AddShared { .. } => Self::Number,
             Call::Read { position, length, .. } => {
                 let (position, length) = (*position, *length);
                 Self::Bytes { position, length, in_frame: None, in_answer: None }
@@ -160,7 +161,12 @@ impl Gate {
         self.owed.insert(number, Owed::Nothing);
     }
 
-    /// A request is sent.
+    /// A request was done, though no answer has come. Returns whether one was owed.
+    pub fn settle(&mut self, number: u64) -> bool {
+        self.owed.remove(&number).is_some()
+    }
+
+    /// A request is sent, or is sent again to a server that was started again.
     pub fn on_asked(&mut self, number: u64, call: &Call) {
         self.owed.insert(number, Owed::by(call));
     }
@@ -178,8 +184,10 @@ impl Gate {
         let is_right = match (self.state, &message) {
             (State::Begun | State::BegunAgain, ToClient::Hello { .. }) => true,
             (State::Greeted, ToClient::Resumed { .. } | ToClient::Fatal(_)) => true,
+            (State::Greeted, ToClient::Restarted { .. }) => true,
             (State::Open, ToClient::Ticket(_)) => !std::mem::replace(&mut self.has_ticket, true),
             (State::Open, ToClient::Hello { .. } | ToClient::Resumed { .. }) => false,
+            (State::Open, ToClient::Restarted { .. }) => false,
             (state, _) => state == State::Open,
         };
         if !is_right {
@@ -194,7 +202,7 @@ impl Gate {
                 let is_new = self.state == State::Begun;
                 self.state = if is_new { State::Open } else { State::Greeted };
             }
-            ToClient::Resumed { .. } => self.state = State::Open,
+            ToClient::Resumed { .. } | ToClient::Restarted { .. } => self.state = State::Open,
             ToClient::Fatal(text) => {
                 check_text(text)?;
                 return Ok(ToClient::Fatal(escape(text.as_bytes())));
@@ -202,7 +210,7 @@ impl Gate {
             ToClient::Written(written) => check_written(written, is_in_flight)?,
             ToClient::Reply { number, outcome } => {
                 let answer = |owed: &mut Owed| owed.answer(*outcome);
-                self.settle(*number, answer, Breach::Unasked)?;
+                self.take(*number, answer, Breach::Unasked)?;
             }
             ToClient::Again(frame) if !is_in_flight(*frame) => return Err(Breach::Refused),
             // No more is sent than was written, whatever was granted or recalled.
@@ -224,12 +232,12 @@ impl Gate {
         }
         let number = row.block.entry.0;
         let take = |owed: &mut Owed| owed.frame(row.block.offset, row.block.length);
-        self.settle(number, take, Breach::Frame)?;
+        self.take(number, take, Breach::Frame)?;
         Ok(number)
     }
 
     /// Takes something that a request may be owed; `unasked` is the breach if it is not.
-    fn settle(
+    fn take(
         &mut self,
         number: u64,
         take: impl FnOnce(&mut Owed) -> Result<bool, Breach>,

@@ -1,21 +1,33 @@
 //! The pointers that groups of clients share (MPI 4.0, section 14.4.4).
 
+use super::message::Failure;
+use crate::issue::Operation;
 use std::collections::HashMap;
 
 /// For each group of clients that have opened a file together: its pointer, and how many they are.
 #[derive(Debug, Default)]
 pub struct Groups(HashMap<[u8; 16], Group>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Group {
-    position: u64,
+    /// `None`: it is not known, because the server was started again.
+    position: Option<u64>,
     count: u32,
 }
 
 impl Groups {
     /// A client of the group opens the file.
     pub fn join(&mut self, group: [u8; 16]) {
-        self.0.entry(group).or_default().count += 1;
+        self.join_at(group, Some(0));
+    }
+
+    /// A client of the group opens the file that it had open before the server was started again.
+    pub fn join_again(&mut self, group: [u8; 16]) {
+        self.join_at(group, None);
+    }
+
+    fn join_at(&mut self, group: [u8; 16], position: Option<u64>) {
+        self.0.entry(group).or_insert(Group { position, count: 0 }).count += 1;
     }
 
     /// A client of the group closes the file.
@@ -29,22 +41,34 @@ impl Groups {
         }
     }
 
-    /// Adds to the pointer. Returns what it was; `None` if that would not be a position.
-    pub fn add(&mut self, group: &[u8; 16], bytes: i64) -> Option<u64> {
-        let group = self.0.get_mut(group)?;
-        let before = group.position;
-        group.position =
-            before.checked_add_signed(bytes).filter(|&it| i64::try_from(it).is_ok())?;
-        Some(before)
+    /// Adds to the pointer. Returns what it was.
+    ///
+    /// # Errors
+    /// If that would not be a position, or the pointer is not known.
+    pub fn add(&mut self, group: &[u8; 16], bytes: i64) -> Result<u64, Failure> {
+        let group = self.0.get_mut(group).ok_or(INVALID)?;
+        let before = group.position.ok_or(NOT_KNOWN)?;
+        let after = before.checked_add_signed(bytes).filter(|&it| i64::try_from(it).is_ok());
+        group.position = Some(after.ok_or(INVALID)?);
+        Ok(before)
     }
 
-    /// Sets the pointer. Returns `None` if the value is no position.
-    pub fn set(&mut self, group: &[u8; 16], position: u64) -> Option<()> {
-        i64::try_from(position).ok()?;
-        self.0.get_mut(group)?.position = position;
-        Some(())
+    /// Sets the pointer.
+    ///
+    /// # Errors
+    /// If the value is no position.
+    pub fn set(&mut self, group: &[u8; 16], position: u64) -> Result<(), Failure> {
+        i64::try_from(position).map_err(|_| INVALID)?;
+        self.0.get_mut(group).ok_or(INVALID)?.position = Some(position);
+        Ok(())
     }
 }
+
+/// A pointer that is no position: `EINVAL`.
+const INVALID: Failure = Failure { operation: Operation::Examine, errno: 22 };
+
+/// A pointer that is not known any more: `ESTALE`.
+const NOT_KNOWN: Failure = Failure { operation: Operation::Examine, errno: 116 };
 
 #[cfg(test)]
 mod tests {
@@ -57,24 +81,36 @@ mod tests {
         groups.join(one);
         groups.join(one);
         groups.join(other);
-        assert_eq!((groups.add(&one, 5), groups.add(&one, 7)), (Some(0), Some(5)));
-        assert_eq!(groups.add(&other, 1), Some(0));
+        assert_eq!((groups.add(&one, 5), groups.add(&one, 7)), (Ok(0), Ok(5)));
+        assert_eq!(groups.add(&other, 1), Ok(0));
         groups.set(&one, 3).unwrap();
         groups.leave(&one);
-        assert_eq!(groups.add(&one, 0), Some(3));
+        assert_eq!(groups.add(&one, 0), Ok(3));
         groups.leave(&one);
-        assert_eq!(groups.add(&one, 0), None);
+        assert_eq!(groups.add(&one, 0), Err(INVALID));
+    }
+
+    /// Another client of the group may have moved it.
+    #[test]
+    fn after_a_restart_a_pointer_is_not_known_until_it_is_set() {
+        let mut groups = Groups::default();
+        let group = [1; 16];
+        groups.join_again(group);
+        groups.join(group);
+        assert_eq!(groups.add(&group, 5), Err(NOT_KNOWN));
+        groups.set(&group, 3).unwrap();
+        assert_eq!(groups.add(&group, 5), Ok(3));
     }
 
     #[test]
     fn a_pointer_does_not_leave_the_file() {
         let mut groups = Groups::default();
         groups.join([1; 16]);
-        assert_eq!(groups.add(&[1; 16], -1), None);
+        assert_eq!(groups.add(&[1; 16], -1), Err(INVALID));
         groups.set(&[1; 16], i64::MAX as u64).unwrap();
-        assert_eq!(groups.set(&[1; 16], i64::MAX as u64 + 1), None);
-        assert_eq!(groups.set(&[1; 16], u64::MAX), None);
-        assert_eq!(groups.add(&[1; 16], 1), None);
-        assert_eq!(groups.add(&[1; 16], -1), Some(i64::MAX as u64));
+        assert_eq!(groups.set(&[1; 16], i64::MAX as u64 + 1), Err(INVALID));
+        assert_eq!(groups.set(&[1; 16], u64::MAX), Err(INVALID));
+        assert_eq!(groups.add(&[1; 16], 1), Err(INVALID));
+        assert_eq!(groups.add(&[1; 16], -1), Ok(i64::MAX as u64));
     }
 }

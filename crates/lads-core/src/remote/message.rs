@@ -15,7 +15,7 @@ use crate::units::EntryId;
 use crate::{wire_enum, wire_struct};
 
 /// The version of what is said here.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The longest message to a server, in bytes: the largest filetype, with a little beside it.
 pub const TO_SERVER_BYTES_MAX: usize = 25 * VIEW_PARTS_MAX + (64 << 10);
@@ -35,7 +35,7 @@ pub struct FileNumber(pub u32);
 pub struct ViewNumber(pub u32);
 
 /// What a client shows when it connects again: random, and known to it and its server alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub [u8; 16]);
 
 /// A write that is one frame, as its client numbers it: below 2^31. A number may be used again when
@@ -239,11 +239,38 @@ pub enum Call {
         file: FileNumber,
     },
     /// Answer when all writes of the client are known here, those that it has not sent too
-    /// ([`super::writes`]).
+    /// ([`super::writes`]): with a number that is larger than those of all fences before, at this
+    /// server and before it was started again.
     Fence {
         /// The writes that it has not sent and has not announced before.
         unsent: Vec<Unsent>,
     },
+    /// After [`ToClient::Restarted`]: the files, views and locks that the client had are there
+    /// again; what follows was not done. There is no answer.
+    Return {
+        /// The number of the next frame.
+        frames: u64,
+        /// Writes that are not done and that a fence covers, in their order.
+        writes: Vec<Fenced>,
+    },
+}
+
+impl Call {
+    /// Reports whether a server that was started again must not do it a second time: what others
+    /// wrote meanwhile could be lost, or it could fail.
+    #[must_use]
+    pub fn is_done_once(&self) -> bool {
+        matches!(self, Self::SetSize { .. } | Self::Preallocate { .. } | Self::Delete { .. })
+    }
+}
+
+/// A write that is not done and that a fence covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// What the first fence that covers it was answered with.
+    pub fence: u64,
+    /// The write.
+    pub unsent: Unsent,
 }
 
 /// A write that a client has not sent.
@@ -301,6 +328,15 @@ pub enum ToClient {
         /// How many frames.
         frames: u64,
     },
+    /// The client is connected again, and the server was started again meanwhile: it knows the
+    /// client, and has nothing of it. The client opens its files again, sets its views, takes its
+    /// locks, and sends [`Call::Return`] and all that is not done.
+    Restarted {
+        /// Of the frames that are not confirmed, those that were written.
+        written: Vec<u64>,
+        /// Of the requests that are not confirmed, some that were done and cannot be repeated.
+        done: Vec<u64>,
+    },
     /// A request is done.
     Reply {
         /// Its number.
@@ -332,7 +368,7 @@ impl ToClient {
             Self::Reply { .. } | Self::Written(_) | Self::Grant(_) => true,
             Self::Again(_) | Self::Recall(_) => true,
             Self::Hello { .. } | Self::Ticket(_) | Self::Resumed { .. } => false,
-            Self::Heartbeat | Self::Fatal(_) => false,
+            Self::Restarted { .. } | Self::Heartbeat | Self::Fatal(_) => false,
         }
     }
 }
@@ -377,8 +413,10 @@ wire_struct!(Failure { operation, errno });
 wire_struct!(Written { frame, failure });
 wire_struct!(WriteNumber { 0 });
 wire_struct!(Unsent { write, view, position, length });
+wire_struct!(Fenced { fence, unsent });
 crate::wire_list!(Written);
 crate::wire_list!(Unsent);
+crate::wire_list!(Fenced);
 wire_enum!(LockKind { 0 => Shared, 1 => Exclusive });
 wire_enum!(Outcome { 0 => Done, 1 => Number(number), 2 => Failed(failure), 3 => Lost });
 wire_enum!(ToServer {
@@ -399,6 +437,7 @@ wire_enum!(ToClient {
     8 => Recall(write),
     9 => Ticket(ticket),
     10 => Resumed { requests, frames },
+    11 => Restarted { written, done },
 });
 wire_enum!(Call {
     1 => Open { file, path, mode, group },
@@ -418,6 +457,7 @@ wire_enum!(Call {
     15 => Lock { file, kind },
     16 => Unlock { file },
     17 => Fence { unsent },
+    18 => Return { frames, writes },
 });
 
 /// Appends a message with its length before it.
@@ -455,6 +495,7 @@ mod tests {
     fn messages_come_back() {
         let (file, view, path) = (FileNumber(3), ViewNumber(7), b"a/b".to_vec());
         let write = WriteNumber(9);
+        let unsent = Unsent { write, view, position: 1 << 50, length: 7 };
         let mode = OpenMode { reads: true, writes: false, creates: true, is_new: false };
         let calls = [
             Call::Open { file, path: path.clone(), mode, group: [9; 16] },
@@ -474,7 +515,8 @@ mod tests {
             Call::Lock { file, kind: LockKind::Shared },
             Call::Lock { file, kind: LockKind::Exclusive },
             Call::Unlock { file },
-            Call::Fence { unsent: vec![Unsent { write, view, position: 1 << 50, length: 7 }] },
+            Call::Fence { unsent: vec![unsent] },
+            Call::Return { frames: 4, writes: vec![Fenced { fence: 8, unsent }] },
         ];
         for (number, call) in (0..).zip(calls) {
             comes_back(&ToServer::Request(Request { number, frames_before: 2, call }));
@@ -486,6 +528,7 @@ mod tests {
         comes_back(&ToServer::Bye);
         comes_back(&ToClient::Ticket(ticket));
         comes_back(&ToClient::Resumed { requests: 1, frames: 2 });
+        comes_back(&ToClient::Restarted { written: vec![1], done: vec![2, 3] });
         let failure = Failure { operation: Operation::Write, errno: 28 };
         let written = vec![Written { frame: 3, failure: Some(failure) }];
         comes_back(&ToClient::Written(written));

@@ -24,7 +24,7 @@ use thiserror::Error;
 /// How a client breaks the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Breach {
-    /// A request does not have the next number.
+    /// A request does not have the next number, or must not come now.
     #[error("a request out of order")]
     Request,
     /// A frame is not one piece of a view.
@@ -66,8 +66,11 @@ pub struct Order {
     /// Views that were forgotten while writes still needed them: they take memory, too, and refused
     /// frames come again.
     forgotten: HashMap<ViewNumber, Seen<Weak<View>>>,
+    /// The number of the next request.
     requests: u64,
-    /// Frames that have come.
+    /// Whether it may be a larger one.
+    skips: bool,
+    /// The number of the next frame.
     frames: u64,
     /// Of these, those whose place was not taken yet.
     coming: VecDeque<Frame>,
@@ -111,10 +114,29 @@ impl Order {
     /// # Errors
     /// If it breaks the protocol.
     pub fn on_request(&mut self, number: u64) -> Result<(), Breach> {
-        if number != self.requests {
+        if number != self.requests && !(self.skips && number > self.requests) {
             return Err(Breach::Request);
         }
-        self.requests += 1;
+        self.requests = number.checked_add(1).ok_or(Breach::Request)?;
+        Ok(())
+    }
+
+    /// Numbers of requests are left out from now on: the server was started again, and these were
+    /// done before.
+    pub fn begin_to_skip(&mut self) {
+        self.skips = true;
+    }
+
+    /// The files and views are there that the client had at the server before that was started
+    /// again. The requests that follow begin with any number, the frames with this one.
+    ///
+    /// # Errors
+    /// If it breaks the protocol.
+    pub fn begin_again(&mut self, frames: u64) -> Result<(), Breach> {
+        if frames > u64::MAX / 2 {
+            return Err(Breach::Number);
+        }
+        (self.requests, self.frames) = (0, frames);
         Ok(())
     }
 
@@ -126,7 +148,7 @@ impl Order {
         match call {
             _ if self.frames < frames_before => false,
             Call::Open { .. } | Call::Forget { .. } | Call::Lock { .. } => true,
-            Call::AddShared { .. } | Call::SetShared { .. } => true,
+            Call::AddShared { .. } | Call::SetShared { .. } | Call::Return { .. } => true,
             // Views that were forgotten make room when their frames are written.
             Call::View { filetype, .. } => self.has_room_for(filetype.len()) || !is_writing,
             _ => !is_coming(),
@@ -262,7 +284,7 @@ impl Order {
         self.coming.drain(..).map(|frame| frame.number).collect()
     }
 
-    /// How many requests have come, and how many frames.
+    /// The numbers of the next request and the next frame.
     #[must_use]
     pub fn come(&self) -> (u64, u64) {
         (self.requests, self.frames)

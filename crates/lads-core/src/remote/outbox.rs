@@ -28,7 +28,7 @@
 use super::message::{FRAME_BYTES, FileNumber, FrameOf, Unsent, ViewNumber, WriteNumber};
 use super::policy::{BUFFER_BYTES_MIN, BUFFERS_MIN, WAITING_IN_MEMORY, WAITING_PART};
 use crate::staging::{Slot, Slots};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
 /// Returns how long a buffer is, of a client with as much memory for all of them: a power of two,
@@ -48,11 +48,14 @@ pub struct Outbox<B, T> {
     count: u64,
     /// Frames that are not sent.
     unsent: BTreeSet<u64>,
-    /// How many of these each view has.
-    unsent_of_views: HashMap<ViewNumber, u64>,
+    /// How many frames each view has, and how many of them are not sent.
+    of_views: HashMap<ViewNumber, OfView>,
     /// Of those that are not sent, those whose buffer is in memory and stays there.
     waiting: BTreeSet<u64>,
-    /// The number of frames that were sent so far.
+    /// Frames that were sent to a server that has ended, in the order in which they were sent: they
+    /// are sent before all others.
+    first: VecDeque<u64>,
+    /// The number of frames that were sent so far, without these.
     sent: u64,
     /// Frames that are sent, by the number of frames that were sent before.
     under_way: BTreeMap<u64, u64>,
@@ -67,6 +70,12 @@ pub struct Outbox<B, T> {
     /// How many stay in memory when others are staged in the background.
     waiting_min: usize,
     slots: Slots,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OfView {
+    all: u64,
+    unsent: u64,
 }
 
 #[derive(Debug)]
@@ -89,6 +98,20 @@ pub struct Goes {
     pub positions: Range<u64>,
     /// The bytes of the file between its first and its last.
     pub reach: Range<u64>,
+}
+
+impl<B, T> Frame<B, T> {
+    /// As it is announced; `id` is the number of frames that were put in before it.
+    fn unsent(&self, id: u64) -> Unsent {
+        let Goes { view, positions, .. } = &self.goes;
+        let length = positions.end - positions.start;
+        Unsent {
+            write: WriteNumber::after(id),
+            view: *view,
+            position: positions.start,
+            length: length.try_into().expect("a frame is shorter"),
+        }
+    }
 }
 
 impl Goes {
@@ -134,6 +157,17 @@ pub struct Gone<T> {
     pub staged: Option<(u64, Slot)>,
 }
 
+/// A frame that is not written, at a server that was started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unwritten {
+    /// The number of frames that were put in before it.
+    pub id: u64,
+    /// If it was sent: the number that it had.
+    pub before: Option<u64>,
+    /// As it is announced.
+    pub unsent: Unsent,
+}
+
 /// A frame that is to be staged.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Staging<B, T> {
@@ -155,8 +189,9 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             frames: BTreeMap::new(),
             count: 0,
             unsent: BTreeSet::new(),
-            unsent_of_views: HashMap::new(),
+            of_views: HashMap::new(),
             waiting: BTreeSet::new(),
+            first: VecDeque::new(),
             sent: 0,
             under_way: BTreeMap::new(),
             once_more: BTreeSet::new(),
@@ -172,6 +207,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     pub fn put(&mut self, goes: Goes, about: T, buffer: B) {
         let place = Place::Memory(buffer);
         self.add_to_unsent(self.count, goes.view);
+        self.of_views.entry(goes.view).or_default().all += 1;
         self.frames.insert(self.count, Frame { goes, about, place, is_announced: false });
         self.waiting.insert(self.count);
         self.in_memory += 1;
@@ -195,10 +231,16 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.count
     }
 
-    /// The number of frames that were sent so far.
+    /// The number of frames that were put in before the first that is not written.
+    #[must_use]
+    pub fn first_unwritten(&self) -> u64 {
+        self.frames.first_key_value().map_or(self.count, |(id, _)| *id)
+    }
+
+    /// The number of frames that come before the next one that was never sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.sent
+        self.sent + self.first.len() as u64
     }
 
     /// Returns how many buffers are in memory, sent or not.
@@ -268,10 +310,16 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.unsent_before(count).any(|frame| frame.goes.meets(file, reach))
     }
 
+    /// Reports whether a frame of a view is not written at the server, as far as is known here.
+    #[must_use]
+    pub fn is_unwritten_of_view(&self, view: ViewNumber) -> bool {
+        self.of_views.contains_key(&view)
+    }
+
     /// Reports whether a frame of a view is not sent yet.
     #[must_use]
     pub fn is_unsent_of_view(&self, view: ViewNumber) -> bool {
-        self.unsent_of_views.contains_key(&view)
+        self.of_views.get(&view).is_some_and(|of| of.unsent > 0)
     }
 
     fn unsent_before(&self, count: u64) -> impl Iterator<Item = &Frame<B, T>> {
@@ -279,9 +327,38 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     }
 
     /// The connection is there again, and this many frames were there before it broke. Those that
-    /// were sent after them are sent once more, before all others.
-    pub fn resume(&mut self, frames: u64) {
+    /// were sent after them are sent once more, before all others. Returns whether as many can have
+    /// been there.
+    pub fn resume(&mut self, frames: u64) -> bool {
         self.once_more = self.under_way.range(frames..).map(|(number, _)| *number).collect();
+        frames <= self.sent
+    }
+
+    /// The server was started again, and knows of no frame. Those that were sent are sent again as
+    /// room is granted, before all others and in their order, with new numbers: what is told of an
+    /// old one is never about another frame. Returns all frames that are not written: none counts
+    /// as announced ([`Self::announce_one`]).
+    pub fn restart(&mut self) -> Vec<Unwritten> {
+        let under_way = std::mem::take(&mut self.under_way);
+        let mut before: HashMap<u64, u64> =
+            (self.sent..).zip(&self.first).map(|(number, id)| (*id, number)).collect();
+        before.extend(under_way.iter().map(|(number, id)| (*id, *number)));
+        under_way.values().rev().for_each(|id| self.first.push_front(*id));
+        self.once_more.clear();
+        self.recalled.clear();
+        self.grants = 0;
+        let unwritten = self.frames.iter_mut().map(|(id, frame)| {
+            frame.is_announced = false;
+            Unwritten { id: *id, before: before.get(id).copied(), unsent: frame.unsent(*id) }
+        });
+        unwritten.collect()
+    }
+
+    /// The server knows of a frame from now on.
+    pub fn announce_one(&mut self, id: u64) {
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.is_announced = true;
+        }
     }
 
     /// Reports whether frames are to be sent once more.
@@ -311,8 +388,10 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let number = self.sent;
         self.sent += 1;
         self.grants -= 1;
-        let view = self.frames[&id].goes.view;
-        self.take_from_unsent(id, view);
+        match self.first.pop_front() {
+            Some(first) => debug_assert_eq!(first, id, "it is the next"),
+            None => self.take_from_unsent(id, self.frames[&id].goes.view),
+        }
         self.under_way.insert(number, id);
         Some((number, id))
     }
@@ -323,14 +402,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         for id in &self.unsent {
             let frame = self.frames.get_mut(id).expect("it is not sent");
             if !std::mem::replace(&mut frame.is_announced, true) {
-                let Goes { view, positions, .. } = &frame.goes;
-                let length = positions.end - positions.start;
-                news.push(Unsent {
-                    write: WriteNumber::after(*id),
-                    view: *view,
-                    position: positions.start,
-                    length: length.try_into().expect("a frame is shorter"),
-                });
+                news.push(frame.unsent(*id));
             }
         }
         news
@@ -363,7 +435,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     }
 
     fn add_to_unsent(&mut self, id: u64, view: ViewNumber) {
-        *self.unsent_of_views.entry(view).or_default() += 1;
+        self.of_views.entry(view).or_default().unsent += 1;
         self.unsent.insert(id);
     }
 
@@ -371,13 +443,17 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     fn take_from_unsent(&mut self, id: u64, view: ViewNumber) {
         self.waiting.remove(&id);
         self.recalled.remove(&id);
-        if !self.unsent.remove(&id) {
-            return;
+        if self.unsent.remove(&id) {
+            self.of_views.entry(view).or_default().unsent -= 1;
         }
-        let left = self.unsent_of_views.get_mut(&view).expect("it was counted");
-        *left -= 1;
-        if *left == 0 {
-            self.unsent_of_views.remove(&view);
+    }
+
+    /// A frame of a view is written, or forgotten.
+    fn take_from_view(&mut self, view: ViewNumber) {
+        let of = self.of_views.entry(view).or_default();
+        of.all -= 1;
+        if of.all == 0 {
+            self.of_views.remove(&view);
         }
     }
 
@@ -391,6 +467,9 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     fn find_next(&self, is_waited_for: bool) -> Option<u64> {
         if self.grants == 0 {
             return None;
+        }
+        if let Some(first) = self.first.front() {
+            return Some(*first);
         }
         let oldest = *self.unsent.first()?;
         let may_overtake = |id: &&u64| {
@@ -432,6 +511,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let id = self.under_way.remove(&number)?;
         self.once_more.remove(&number);
         let frame = self.frames.remove(&id)?;
+        self.take_from_view(frame.goes.view);
         let staged = match frame.place {
             Place::Staged(slot) => Some((id, slot)),
             Place::Memory(_) | Place::Staging(_) => {
@@ -508,6 +588,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let gone: Vec<_> = self.frames.extract_if(.., |_, frame| is_in_memory(frame)).collect();
         for (id, frame) in &gone {
             self.take_from_unsent(*id, frame.goes.view);
+            self.take_from_view(frame.goes.view);
             self.in_memory -= 1;
         }
         gone.into_iter().map(|(_, frame)| frame.about).collect()
@@ -517,7 +598,8 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     pub fn clear(&mut self) {
         self.frames.clear();
         self.unsent.clear();
-        self.unsent_of_views.clear();
+        self.of_views.clear();
+        self.first.clear();
         self.waiting.clear();
         self.under_way.clear();
         self.once_more.clear();
@@ -527,270 +609,4 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const SLOT_BYTES: u32 = 1 << 20;
-    const FILE: FileNumber = FileNumber(1);
-
-    fn outbox(slots: u64) -> Outbox<u64, u64> {
-        let mut outbox = Outbox::new(16, Slots::new(slots * u64::from(SLOT_BYTES), SLOT_BYTES, 2));
-        outbox.on_grant(u32::MAX);
-        outbox
-    }
-
-    fn goes(start: u64) -> Goes {
-        Goes {
-            file: FILE,
-            view: ViewNumber(1),
-            positions: start..start + 1,
-            reach: start..start + 1,
-        }
-    }
-
-    fn filled(slots: u64, frames: u64) -> Outbox<u64, u64> {
-        let mut outbox = outbox(slots);
-        (0..frames).for_each(|frame| outbox.put(goes(frame), frame, frame));
-        outbox
-    }
-
-    fn written(outbox: &mut Outbox<u64, u64>, number: u64) -> Option<u64> {
-        let gone = outbox.on_written(number)?;
-        assert_eq!(gone.file, FILE);
-        gone.staged.into_iter().for_each(|(_, slot)| outbox.free(slot));
-        Some(gone.about)
-    }
-
-    fn stage(outbox: &mut Outbox<u64, u64>) -> Option<(u64, Slot)> {
-        let Staging { id, slot, .. } = outbox.start_staging_ahead()?;
-        outbox.on_staged(id, slot);
-        Some((id, slot))
-    }
-
-    /// The next frame, and whether it is in memory.
-    fn next(outbox: &mut Outbox<u64, u64>, is_waited_for: bool) -> Option<(u64, bool)> {
-        assert_eq!(outbox.has_next(), outbox.find_next(is_waited_for).is_some());
-        let Next { about, place, .. } = outbox.next(is_waited_for)?;
-        Some((about, matches!(place, Place::Memory(_))))
-    }
-
-    #[test]
-    fn little_memory_is_cut_into_shorter_buffers() {
-        let of_mib = |mib: u64| buffer_bytes(mib << 20) >> 10;
-        assert_eq!([0, 1, 8, 17, 63, 64, 1 << 43].map(of_mib), [64, 64, 128, 256, 512, 1024, 1024]);
-    }
-
-    #[test]
-    fn frames_are_sent_in_order_and_kept_until_they_are_written() {
-        let mut outbox = filled(0, 2);
-        assert!(outbox.is_unsent(FILE, 1) && !outbox.is_unsent(FileNumber(2), 2));
-        assert_eq!(next(&mut outbox, false), Some((0, true)));
-        assert!(!outbox.is_unsent(FILE, 1) && outbox.is_unsent(FILE, 2));
-        assert_eq!(written(&mut outbox, 1), None, "it was not sent");
-        assert_eq!(next(&mut outbox, false), Some((1, true)));
-        assert_eq!(next(&mut outbox, false), None);
-        assert!(!outbox.is_unsent_of_view(ViewNumber(1)));
-        assert_eq!((outbox.under_way(), outbox.in_memory()), (2, 2));
-        assert!(outbox.is_in_flight(0) && outbox.is_in_flight(1) && !outbox.is_in_flight(2));
-        assert!(outbox.is_unwritten(FILE) && !outbox.is_unwritten(FileNumber(2)));
-        assert_eq!(written(&mut outbox, 1), Some(1));
-        assert!(!outbox.is_in_flight(1));
-        assert_eq!(written(&mut outbox, 1), None, "it was said before");
-        assert_eq!(written(&mut outbox, 0), Some(0));
-        assert!(outbox.is_empty() && outbox.in_memory() == 0 && !outbox.is_unwritten(FILE));
-    }
-
-    #[test]
-    fn the_newest_are_staged_and_two_stay() {
-        let mut outbox = filled(9, 4);
-        assert_eq!(stage(&mut outbox), Some((3, Slot(0))));
-        assert_eq!(stage(&mut outbox), Some((2, Slot(1))));
-        assert_eq!(stage(&mut outbox), None);
-        assert_eq!(outbox.in_memory(), 2);
-        let last = outbox.start_staging().expect("the program waits");
-        assert_eq!(last.id, 1);
-        outbox.on_staged(1, last.slot);
-        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
-        assert_eq!(sent, [(0, true), (1, false), (2, false), (3, false)]);
-        assert_eq!(outbox.on_written(0).unwrap().staged, None);
-        let gone = Gone { file: FILE, about: 2, staged: Some((2, Slot(1))) };
-        assert_eq!(outbox.on_written(2), Some(gone));
-        (4..7).for_each(|frame| outbox.put(goes(frame), frame, frame));
-        let unused = outbox.start_staging().expect("three wait");
-        assert_eq!(unused.slot, Slot(3), "nobody has said that the place of 2 is free");
-        outbox.on_staged(unused.id, unused.slot);
-        outbox.put(goes(7), 7, 7);
-        outbox.free(Slot(1));
-        assert_eq!(stage(&mut outbox), Some((7, Slot(1))), "its place is free again");
-    }
-
-    #[test]
-    fn of_few_buffers_all_that_wait_may_be_staged() {
-        let mut outbox = Outbox::new(7, Slots::new(9 << 20, SLOT_BYTES, 2));
-        outbox.put(goes(0), 0, 0);
-        assert_eq!(stage(&mut outbox), Some((0, Slot(0))));
-    }
-
-    #[test]
-    fn of_eight_buffers_one_stays_beside_those_that_are_under_way() {
-        let mut outbox = Outbox::new(8, Slots::new(9 << 20, SLOT_BYTES, 2));
-        outbox.on_grant(8);
-        (0..4).for_each(|frame| outbox.put(goes(frame), frame, frame));
-        next(&mut outbox, false);
-        next(&mut outbox, false);
-        assert_eq!(stage(&mut outbox), Some((3, Slot(0))));
-        assert_eq!(stage(&mut outbox), None, "though three are in memory");
-        outbox.put(goes(4), 4, 4);
-        assert_eq!(stage(&mut outbox), Some((4, Slot(1))));
-    }
-
-    #[test]
-    fn what_is_in_memory_overtakes_what_is_staged_unless_bytes_are_the_same() {
-        let mut outbox = filled(9, 3);
-        stage(&mut outbox);
-        outbox.put(goes(3), 3, 3);
-        outbox.put(goes(2), 4, 4);
-        outbox.put(Goes { file: FileNumber(2), ..goes(2) }, 5, 5);
-        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
-        let ids: Vec<_> = sent.iter().map(|(id, _)| *id).collect();
-        assert_eq!(ids, [0, 1, 3, 5, 2, 4]);
-    }
-
-    #[test]
-    fn what_somebody_waits_for_comes_in_order() {
-        let mut outbox = filled(9, 3);
-        stage(&mut outbox);
-        outbox.put(goes(3), 3, 3);
-        assert!(outbox.is_unsent_in(FILE, &(2..3), 4) && !outbox.is_unsent_in(FILE, &(4..9), 4));
-        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, true)).collect();
-        assert_eq!(sent, [(0, true), (1, true), (2, false), (3, true)]);
-    }
-
-    #[test]
-    fn a_frame_on_its_way_to_the_disk_is_not_sent() {
-        let mut outbox = filled(9, 3);
-        let Staging { id, slot, .. } = outbox.start_staging().unwrap();
-        assert!(outbox.is_staging());
-        next(&mut outbox, true);
-        next(&mut outbox, true);
-        assert_eq!(next(&mut outbox, true), None);
-        assert_eq!(next(&mut outbox, false), None);
-        outbox.put(goes(3), 3, 3);
-        assert_eq!(next(&mut outbox, true), Some((3, true)), "another need not wait");
-        outbox.on_staged(id, slot);
-        assert!(!outbox.is_staging());
-        assert_eq!(next(&mut outbox, false), Some((2, false)));
-    }
-
-    /// `has_next` reported a frame, and `next` returned none.
-    #[test]
-    fn a_recalled_frame_on_its_way_to_the_disk_holds_up_no_staged_one() {
-        let mut outbox = filled(9, 2);
-        let newest = outbox.start_staging().unwrap();
-        let oldest = outbox.start_staging().unwrap();
-        outbox.on_staged(oldest.id, oldest.slot);
-        outbox.recall(WriteNumber(1));
-        assert_eq!(next(&mut outbox, false), Some((0, false)));
-        assert_eq!(next(&mut outbox, false), None);
-        outbox.on_staged(newest.id, newest.slot);
-        assert_eq!(next(&mut outbox, false), Some((1, false)));
-    }
-
-    #[test]
-    fn a_disk_that_fails_is_not_used_again() {
-        let mut outbox = filled(9, 5);
-        let first = outbox.start_staging().unwrap();
-        outbox.on_not_staged(first.id, first.slot);
-        assert_eq!(outbox.start_staging(), None);
-        let sent: Vec<_> = std::iter::from_fn(|| next(&mut outbox, false)).collect();
-        assert_eq!(sent.len(), 5);
-        assert_eq!(sent[4], (4, true));
-    }
-
-    #[test]
-    fn what_finds_no_room_on_the_disk_is_forgotten_in_the_end() {
-        let mut outbox = filled(1, 4);
-        next(&mut outbox, false);
-        let Staging { id, slot, .. } = outbox.start_keeping().unwrap();
-        outbox.on_staged(id, slot);
-        assert_eq!(outbox.start_keeping(), None);
-        assert_eq!(outbox.forget_in_memory(), [1, 2, 3]);
-        assert_eq!((outbox.in_memory(), outbox.has_next()), (0, false));
-        assert_eq!(outbox.all().collect::<Vec<_>>(), [&0]);
-    }
-
-    #[test]
-    fn what_was_sent_and_not_written_is_kept_too() {
-        let mut outbox = filled(9, 4);
-        stage(&mut outbox);
-        next(&mut outbox, false);
-        next(&mut outbox, false);
-        written(&mut outbox, 0);
-        let mut kept = Vec::new();
-        while let Some(Staging { id, slot, .. }) = outbox.start_keeping() {
-            outbox.on_staged(id, slot);
-            kept.push(id);
-        }
-        assert_eq!(kept, [1, 2]);
-        assert_eq!(outbox.all().collect::<Vec<_>>(), [&1, &2, &3]);
-        assert_eq!(outbox.in_memory(), 0);
-    }
-
-    proptest! {
-        /// Whatever happens in whatever order, every frame is sent once, with its bytes, and after
-        /// all earlier ones for the same bytes.
-        #[test]
-        fn all_are_sent_and_none_overtakes_its_like(steps: Vec<u8>) {
-            let mut outbox = outbox(5);
-            let (mut disk, mut staging, mut under_way) = (HashMap::new(), Vec::new(), Vec::new());
-            let mut last_of_place = HashMap::new();
-            let mut sent = 0;
-            let mut step = |outbox: &mut Outbox<u64, u64>, what: u8| {
-                let is_unsent = !outbox.unsent.is_empty();
-                assert_eq!(outbox.is_unsent_of_view(ViewNumber(1)), is_unsent);
-                match what % 7 {
-                    0 | 1 => {
-                        let id = outbox.count();
-                        outbox.put(goes(u64::from(what / 7 % 6)), id, id);
-                    }
-                    2 => staging.extend(outbox.start_staging()),
-                    3 if !staging.is_empty() => {
-                        let Staging { id, buffer, slot, .. } = staging.remove(0);
-                        disk.insert(slot, buffer);
-                        outbox.on_staged(id, slot);
-                    }
-                    4 | 5 => {
-                        let Some(Next { number, about, place, .. }) = outbox.next(what % 7 == 4)
-                        else {
-                            return;
-                        };
-                        let bytes = match place {
-                            Place::Memory(bytes) | Place::Staging(bytes) => bytes,
-                            Place::Staged(slot) => disk[&slot],
-                        };
-                        assert_eq!((number, bytes), (sent, about));
-                        let start = outbox.frames[&about].goes.reach.start;
-                        let before = last_of_place.insert(start, about);
-                        assert!(before < Some(about));
-                        sent += 1;
-                        under_way.push(number);
-                    }
-                    6 if !under_way.is_empty() => {
-                        let number = under_way.swap_remove(usize::from(what) % under_way.len());
-                        assert!(written(outbox, number).is_some());
-                    }
-                    _ => {}
-                }
-            };
-            for what in steps {
-                step(&mut outbox, what);
-            }
-            for what in [3, 3, 4, 6].repeat(outbox.count().try_into().unwrap()) {
-                step(&mut outbox, what);
-            }
-            prop_assert!(outbox.is_empty() && outbox.in_memory() == 0);
-            prop_assert_eq!(sent, outbox.count());
-        }
-    }
-}
+mod tests;

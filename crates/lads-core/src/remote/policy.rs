@@ -171,6 +171,12 @@ pub const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// four minutes.
 pub const AWAY_MAX: Duration = Duration::from_secs(120);
 
+/// A server that was started again waits at most this long for its clients before it goes on
+/// without those that have not come. A client tries every second, for at most 5 s each time. With
+/// half, one whose first attempt is lost comes too late; with double, all wait longer for a
+/// program that has ended meanwhile.
+pub const RETURN_MAX: Duration = Duration::from_secs(15);
+
 /// A client confirms when it has heard this many messages. With half, it sends twice as many for
 /// that; double is memory of the server.
 pub const CONFIRM_MESSAGES: u64 = 64;

@@ -37,6 +37,11 @@ impl Replies {
         self.first.push(message);
     }
 
+    /// Forgets the messages that go before all others.
+    pub fn clear_first(&mut self) {
+        self.first.clear();
+    }
+
     /// Adds the outcome of a frame.
     pub fn add_written(&mut self, written: Written) {
         self.written.push(written);

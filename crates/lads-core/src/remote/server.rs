@@ -12,12 +12,13 @@
 
 mod client;
 mod connections;
+mod returning;
 
 use super::groups::Groups;
 use super::locks::{ClientNumber, FileId, Grant, Locks, Owner};
 use super::message::{
     Call, FRAME_BYTES, Failure, FileNumber, OpenMode, Outcome, Request, Ticket, ToClient, ToServer,
-    VERSION, Written,
+    Unsent, VERSION, Written,
 };
 use super::order::Placed;
 use super::writes::{Access, Action, Turn, Writes};
@@ -26,6 +27,8 @@ use crate::issue::Operation;
 use crate::remote::extent::Extent;
 use crate::units::Instant;
 use client::{Client, Later, Opened};
+pub use returning::Known;
+use returning::{Return, Returning};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use thiserror::Error;
 
@@ -60,6 +63,10 @@ pub struct Server {
     away_max: usize,
     clients: HashMap<ClientNumber, Client>,
     numbers: u64,
+    /// What the next fence is answered with.
+    next_fence: u64,
+    /// After the server was started again.
+    returning: Option<Returning>,
     writes: Writes,
     locks: Locks,
     groups: Groups,
@@ -158,15 +165,18 @@ pub enum Act {
 
 impl Server {
     /// A server without clients, with room for `frames_each` frames of each. It keeps what belongs
-    /// to `away_max` clients whose connection is broken.
+    /// to `away_max` clients whose connection is broken. Fences are numbered from `next_fence` on:
+    /// a server that was started again continues after its predecessor.
     #[must_use]
-    pub fn new(name: String, frames_each: u32, away_max: u32) -> Self {
+    pub fn new(name: String, frames_each: u32, away_max: u32, next_fence: u64) -> Self {
         Self {
             name,
             frames_each,
             away_max: away_max as usize,
             clients: HashMap::new(),
             numbers: 0,
+            next_fence,
+            returning: None,
             writes: Writes::default(),
             locks: Locks::default(),
             groups: Groups::default(),
@@ -277,10 +287,15 @@ impl Server {
         let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
         client.on_task_done(now);
         let Some((file, group)) = client.opening.take() else { return Ok(()) };
+        let result =
+            result.and_then(|id| if client.is_the_same(file, id) { Ok(id) } else { Err(STALE) });
         client.order.open(file, result.err())?;
         if let Ok(id) = result {
             client.files.insert(file, Opened { id, group });
-            self.groups.join(group);
+            match client.known.contains_key(&file) {
+                true => self.groups.join_again(group),
+                false => self.groups.join(group),
+            }
             self.writes.open(id);
         }
         client.reply(request, result.map_or_else(Outcome::Failed, |_| Outcome::Done));
@@ -434,7 +449,9 @@ impl Server {
     /// Takes the requests of a client whose turn has come.
     fn go_on(&mut self, number: ClientNumber) -> Result<(), Breach> {
         self.news.insert(number);
-        while let Some(request) = self.client(number).and_then(Client::next_request) {
+        while self.goes_on(number)
+            && let Some(request) = self.client(number).and_then(Client::next_request)
+        {
             self.take(number, request)?;
             // A view may have been what frames waited for.
             self.place(number);
@@ -446,8 +463,15 @@ impl Server {
         let Self { clients, locks, groups, .. } = self;
         let Some(client) = clients.get_mut(&number) else { return Ok(()) };
         let Request { number: request, call, .. } = request;
+        if client.returns == Return::Begun && !is_for_return(&call) {
+            return Err(super::order::Breach::Request.into());
+        }
         match call {
-            Call::Open { file, path, mode, group } => {
+            Call::Open { file, path, mut mode, group } => {
+                if client.known.contains_key(&file) {
+                    // It was made before.
+                    (mode.creates, mode.is_new) = (false, false);
+                }
                 client.opening = Some((file, group));
                 client.tasks.push_back(Task { request, act: Act::Open { file, path, mode } });
             }
@@ -460,12 +484,12 @@ impl Server {
                 client.reply(request, Outcome::Done);
             }
             Call::AddShared { file, bytes } => {
-                let added = client.usable(file)?.map(|it| groups.add(&it.group, bytes));
-                client.reply(request, number_or(added, INVALID));
+                let added = client.usable(file)?.and_then(|it| groups.add(&it.group, bytes));
+                client.reply(request, added.map_or_else(Outcome::Failed, Outcome::Number));
             }
             Call::SetShared { file, position } => {
-                let set = client.usable(file)?.map(|it| groups.set(&it.group, position));
-                client.reply(request, done_or(set, INVALID));
+                let set = client.usable(file)?.and_then(|it| groups.set(&it.group, position));
+                client.reply(request, set.map_or_else(Outcome::Failed, |()| Outcome::Done));
             }
             Call::Delete { path } => {
                 client.tasks.push_back(Task { request, act: Act::Delete(path) });
@@ -481,13 +505,14 @@ impl Server {
                 }
             }
             Call::Fence { unsent } => {
-                for it in unsent {
-                    let Some((file, extent)) = client.unsent(it)? else { continue };
-                    let announced = self.writes.announce(number, file, it.write, extent);
-                    announced.map_err(|_| super::order::Breach::Number)?;
+                unsent.into_iter().try_for_each(|it| self.announce(number, it))?;
+                let fence = self.next_fence;
+                self.next_fence += 1;
+                if let Some(client) = self.client(number) {
+                    client.reply(request, Outcome::Number(fence));
                 }
-                client.reply(request, Outcome::Done);
             }
+            Call::Return { frames, writes } => return self.on_return(number, frames, writes),
             call => {
                 let (later, access) = client.later(call)?;
                 if let (Call::Unlock { file }, Some(opened)) = (&later.call, later.opened)
@@ -499,6 +524,14 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// A client has a write that it has not sent.
+    fn announce(&mut self, number: ClientNumber, it: Unsent) -> Result<(), Breach> {
+        let Some(client) = self.clients.get(&number) else { return Ok(()) };
+        let Some((file, extent)) = client.unsent(it)? else { return Ok(()) };
+        let announced = self.writes.announce(number, file, it.write, extent);
+        announced.map_err(|_| super::order::Breach::Number.into())
     }
 
     /// A request waits for writes, if there are any.
@@ -551,6 +584,9 @@ impl Server {
 
     /// Hands over the frames whose place has become known.
     fn place(&mut self, number: ClientNumber) {
+        if self.returning.is_some() {
+            return;
+        }
         let Self { clients, writes, work, .. } = self;
         let Some(client) = clients.get_mut(&number).filter(|client| !client.is_over) else {
             return;
@@ -644,18 +680,13 @@ impl Server {
     }
 }
 
-fn number_or(result: Result<Option<u64>, Failure>, otherwise: Failure) -> Outcome {
-    let number = result.and_then(|number| number.ok_or(otherwise));
-    number.map_or_else(Outcome::Failed, Outcome::Number)
+/// Whether a client that returns may ask for it before it has returned.
+fn is_for_return(call: &Call) -> bool {
+    matches!(call, Call::Open { .. } | Call::View { .. } | Call::Lock { .. } | Call::Return { .. })
 }
 
-fn done_or(result: Result<Option<()>, Failure>, otherwise: Failure) -> Outcome {
-    let done = result.and_then(|done| done.ok_or(otherwise));
-    done.map_or_else(Outcome::Failed, |()| Outcome::Done)
-}
-
-/// A pointer that is no position: `EINVAL`.
-const INVALID: Failure = Failure { operation: Operation::Examine, errno: 22 };
+/// Another file than the one that a client had open: `ESTALE`.
+const STALE: Failure = Failure { operation: Operation::Open, errno: 116 };
 
 /// Too many locks: `ENOLCK`.
 const NO_LOCK: Failure = Failure { operation: Operation::Examine, errno: 37 };

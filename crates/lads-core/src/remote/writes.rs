@@ -367,6 +367,14 @@ impl Writes {
         touched.into_iter().for_each(|file| self.look_at_all(file));
     }
 
+    /// A client is gone that may have written to a file that others have open, it is not known
+    /// where.
+    pub fn lose_all(&mut self, file: FileId) {
+        if let Some(it) = self.files.get_mut(&file) {
+            it.is_all_lost = true;
+        }
+    }
+
     /// The end of the longest write to a file that is not done, in bytes from the beginning.
     #[must_use]
     pub fn end_of(&self, file: FileId) -> u64 {

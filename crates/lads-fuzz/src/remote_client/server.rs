@@ -240,9 +240,10 @@ impl Host<'_> {
                 self.answer_read(number, is_reply, count);
                 return;
             }
-            (Call::Size { .. } | Call::End { .. } | Call::AddShared { .. }, _) => {
-                Outcome::Number(self.choices.number() >> 1)
-            }
+            (
+                Call::Size { .. } | Call::End { .. } | Call::AddShared { .. } | Call::Fence { .. },
+                _,
+            ) => Outcome::Number(self.choices.number() >> 1),
             _ => Outcome::Done,
         };
         self.server.requests.remove(&number);

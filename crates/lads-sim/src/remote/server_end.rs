@@ -106,7 +106,7 @@ impl ServerEnd {
         (frames_each, away_max): (u32, u32),
     ) -> Self {
         Self {
-            server: Server::new(NAME.to_owned(), frames_each, away_max),
+            server: Server::new(NAME.to_owned(), frames_each, away_max, 1),
             looked_at: shared.now(),
             shared,
             sessions: BTreeMap::new(),

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::standing::Standing;
 use super::tail::Target;
 use crate::remote::reading::Prefetch;
 
@@ -23,8 +24,11 @@ pub(super) struct Requests<R> {
     /// Those that the server may not have, those that are to be sent, and reads whose bytes are not
     /// here.
     made: BTreeMap<u64, Request>,
-    /// How many were sent.
+    /// The number of the next one to be sent.
     sent: u64,
+    /// What is sent before all of them, to a server that was started again.
+    returning: Vec<ToServer>,
+    pub(super) standing: Standing,
     /// Reads that were made again, and the number under which they are known here.
     again: HashMap<u64, u64>,
     /// Whether a heartbeat is to be sent.
@@ -86,6 +90,8 @@ impl<R> Default for Requests<R> {
             count: 0,
             made: BTreeMap::new(),
             sent: 0,
+            returning: Vec::new(),
+            standing: Standing::default(),
             again: HashMap::new(),
             is_lively: false,
             waited_for: HashMap::new(),
@@ -129,12 +135,14 @@ impl<R> Requests<R> {
 
     /// Takes the requests that are to be sent.
     pub(super) fn take_unsent(&mut self) -> Vec<ToServer> {
+        let mut messages = std::mem::take(&mut self.returning);
         let unsent = self.made.range(std::mem::replace(&mut self.sent, self.count)..);
-        unsent.map(|(_, request)| ToServer::Request(request.clone())).collect()
+        messages.extend(unsent.map(|(_, request)| ToServer::Request(request.clone())));
+        messages
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.sent < self.count
+        self.sent < self.count || !self.returning.is_empty()
     }
 
     /// How many requests were sent.
@@ -145,16 +153,46 @@ impl<R> Requests<R> {
     /// The connection is lost: none is sent any more.
     pub(super) fn forget_made(&mut self) {
         self.made.clear();
+        self.returning.clear();
         self.sent = self.count;
     }
 
-    /// A reply has arrived. Returns the number of the request in this session; `None` if no call
-    /// waits for it, or the request was made again.
-    pub(super) fn on_reply(&mut self, number: u64) -> Option<u64> {
-        if !matches!(self.made.get(&number)?.call, Call::Read { .. }) {
-            self.made.remove(&number);
-        }
-        Some(self.known(number))
+    /// A reply has arrived. Returns the request, unless it is a read, which needs its bytes as
+    /// well, or was made again.
+    pub(super) fn on_reply(&mut self, number: u64) -> Option<Request> {
+        let is_read = matches!(self.made.get(&number)?.call, Call::Read { .. });
+        if is_read { None } else { self.made.remove(&number) }
+    }
+
+    /// Whether a request is not answered, or is a read whose bytes are not here.
+    pub(super) fn is_made(&self, number: u64) -> bool {
+        self.made.contains_key(&number)
+    }
+
+    /// Whether a request is not answered and cannot be repeated.
+    pub(super) fn is_done_once(&self, number: u64) -> bool {
+        self.made.get(&number).is_some_and(|request| request.call.is_done_once())
+    }
+
+    /// The number of frames before a request that is not answered.
+    pub(super) fn frames_before(&self, number: u64) -> u64 {
+        self.made.get(&number).map_or(0, |request| request.frames_before)
+    }
+
+    /// The requests that are not answered.
+    pub(super) fn made(&mut self) -> impl Iterator<Item = &mut Request> {
+        self.made.values_mut()
+    }
+
+    /// Views that frames need still are forgotten again.
+    pub(super) fn forget_again(&mut self) {
+        let forgotten = self.standing.forgotten();
+        self.made.extend(forgotten.map(|request| (request.number, request.clone())));
+    }
+
+    /// The server was started again: all requests are sent again, after these messages.
+    pub(super) fn return_with(&mut self, messages: Vec<ToServer>) {
+        (self.returning, self.sent) = (messages, 0);
     }
 
     /// The number under which a read is known here.
@@ -164,6 +202,7 @@ impl<R> Requests<R> {
 
     /// The server has as many requests: the others are sent again.
     pub(super) fn resume(&mut self, requests: u64) {
+        self.returning.clear();
         self.sent = requests;
     }
 
@@ -368,11 +407,15 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     ) -> Arc<Target> {
         let view = ViewNumber(self.next_number());
         let (path, filetype) = (path.to_vec(), filetype.to_vec());
-        let call = Call::View { view, file, displacement, filetype: filetype.clone() };
-        self.request(false, call, Some(file));
         let target = Arc::new(Target { file, path, view, displacement, filetype, shape });
+        self.set_view(&target);
         self.reading.begin_view(&target, prefetch);
         target
+    }
+
+    pub(super) fn set_view(&mut self, target: &Arc<Target>) {
+        self.requests.standing.on_view(target);
+        self.request(false, target.call(), Some(target.file));
     }
 
     /// A view of a file ends: the server forgets it when all its frames are sent, and reads through
@@ -425,8 +468,11 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         if is_known || self.line.loss.is_some() {
             return None;
         }
-        let unsent = self.sending.outbox.announce();
-        Some(self.request(true, Call::Fence { unsent }, None))
+        let outbox = &mut self.sending.outbox;
+        let (unsent, count, first) = (outbox.announce(), outbox.count(), outbox.first_unwritten());
+        let number = self.request(true, Call::Fence { unsent }, None);
+        self.sending.fences.begin(number, count, first);
+        Some(number)
     }
 
     /// The first failure that no call has returned, at the end of the program.

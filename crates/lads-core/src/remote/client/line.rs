@@ -18,7 +18,7 @@ pub(super) struct Line {
     timeout: Duration,
     patience: Duration,
     pub(super) is_connected: bool,
-    /// Set from the break of the connection until [`ToClient::Resumed`].
+    /// Set from the break of the connection until [`ToClient::Resumed`] or its like.
     away: Option<Away>,
     /// The ticket for the next connection; `None`: the client does not connect again.
     ticket: Option<Ticket>,
@@ -114,6 +114,19 @@ impl Line {
         self.heard
     }
 
+    /// All goes on.
+    fn on_resumed(&mut self) {
+        self.away = None;
+        self.reconnections += 1;
+        self.confirmed = self.heard;
+    }
+
+    /// The same, with a server that was started again and counts its messages anew.
+    pub(super) fn on_restarted(&mut self) {
+        self.heard = 0;
+        self.on_resumed();
+    }
+
     pub(super) fn on_connected(&mut self, now: Duration) {
         self.heard_at = now;
         if std::mem::replace(&mut self.is_connected, true) {
@@ -199,14 +212,11 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     /// The server says how many requests and frames it has: all others are sent again. Bytes that
     /// have not come are asked for again.
     pub(super) fn resume(&mut self, requests: u64, frames: u64) -> Result<(), String> {
-        if requests > self.requests.sent() || frames > self.sending.outbox.sent() {
+        if requests > self.requests.sent() || !self.sending.outbox.resume(frames) {
             return Err("it has requests or frames that were not sent".to_owned());
         }
-        self.line.away = None;
-        self.line.reconnections += 1;
-        self.line.confirmed = self.line.heard;
+        self.line.on_resumed();
         self.requests.resume(requests);
-        self.sending.outbox.resume(frames);
         self.read_again(requests);
         Ok(())
     }

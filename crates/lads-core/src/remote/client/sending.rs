@@ -1,9 +1,10 @@
 //! What the program writes, and which frames are sent.
 
+use super::fences::Fences;
 use super::tail::{About, Sealed};
 use super::{CallError, Client};
 use crate::limits::CLIENT_ANNOUNCED_MAX;
-use crate::remote::message::{Call, FileNumber, WriteNumber};
+use crate::remote::message::{FileNumber, WriteNumber};
 use crate::remote::outbox::{Goes, Gone, Next, Outbox};
 use crate::remote::policy::TAIL_WAIT;
 use crate::remote::reading::ChunkBytes;
@@ -17,6 +18,7 @@ use std::time::Duration;
 pub(super) struct Sending<B> {
     /// What is not written at the server.
     pub(super) outbox: Outbox<B, About>,
+    pub(super) fences: Fences,
     window: Window,
     /// Whether nothing is sent, so that the program copies faster.
     pub(super) rest: Rest,
@@ -41,6 +43,7 @@ impl<B: Clone> Sending<B> {
     ) -> Self {
         Self {
             outbox,
+            fences: Fences::default(),
             window: Window::default(),
             rest: Rest::default(),
             awaited: 0,
@@ -160,8 +163,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         let target = &about.target;
         let (file, view) = (target.file, target.view);
         if is_of_records {
-            let (displacement, filetype) = (target.displacement, target.filetype.clone());
-            self.request(false, Call::View { view, file, displacement, filetype }, Some(file));
+            self.set_view(target);
         }
         if self.line.loss.is_none() || self.is_keeping() {
             if self.sending.outbox.is_empty() {

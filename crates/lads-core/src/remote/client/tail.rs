@@ -2,7 +2,7 @@
 
 use super::Client;
 use super::gathered::{Gathered, run_of};
-use crate::remote::message::{FileNumber, ViewNumber};
+use crate::remote::message::{Call, FileNumber, ViewNumber};
 use crate::remote::policy::GATHERED_RECORD_BYTES_MAX;
 use crate::remote::reading::{ChunkBytes, Prefetch};
 use crate::view::View;
@@ -25,6 +25,14 @@ pub struct Target {
     pub filetype: Vec<u8>,
     /// What the view shows.
     pub shape: View,
+}
+
+impl Target {
+    /// The request that sets the view.
+    pub(super) fn call(&self) -> Call {
+        let Self { file, view, displacement, .. } = *self;
+        Call::View { view, file, displacement, filetype: self.filetype.clone() }
+    }
 }
 
 /// What a buffer holds.

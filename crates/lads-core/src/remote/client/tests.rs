@@ -1,5 +1,6 @@
 mod absence;
 mod loss;
+mod restart;
 
 use super::*;
 use crate::issue::Operation;

@@ -218,3 +218,27 @@ fn only_what_is_read_can_be_lost() {
     frame(&mut gate, 2, 100, 10).unwrap();
     assert_eq!(reply(&mut gate, 2, Outcome::Lost), Err(Breach::Answer), "its bytes are here");
 }
+
+/// Whoever was not away, or was told what the server has, does not begin anew.
+#[test]
+fn a_server_says_once_what_it_has_of_a_client_that_was_away() {
+    let again = || ToClient::Restarted { written: vec![1], done: Vec::new() };
+    let resumed = || ToClient::Resumed { requests: 0, frames: 0 };
+    assert_eq!(greeted(&[]).admit(again(), |_| false), Err(Breach::Greeting));
+    for (first, second) in [(again(), resumed()), (resumed(), again()), (again(), again())] {
+        let mut gate = greeted(&[]);
+        gate.on_connected_again();
+        assert_eq!(gate.admit(first.clone(), |_| false), Err(Breach::Greeting));
+        gate.admit(hello(), |_| false).unwrap();
+        gate.admit(first, |_| false).unwrap();
+        assert_eq!(gate.admit(second, |_| false), Err(Breach::Greeting));
+    }
+}
+
+#[test]
+fn a_fence_is_answered_with_a_number_and_a_return_with_nothing() {
+    let returned = Call::Return { frames: 0, writes: Vec::new() };
+    let mut gate = greeted(&[Call::Fence { unsent: Vec::new() }, returned]);
+    assert_eq!(reply(&mut gate, 0, Outcome::Done), Err(Breach::Answer));
+    assert_eq!(reply(&mut gate, 0, Outcome::Number(5)), Ok(()));
+}

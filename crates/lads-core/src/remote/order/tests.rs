@@ -135,8 +135,21 @@ fn a_frame_for_a_file_that_was_closed_fails() {
 #[test]
 fn breaches_are_told() {
     let mut order = order();
-    assert_eq!(order.on_request(1), Err(Breach::Request));
-    assert_eq!(order.on_request(0), Ok(()));
+    for (number, expected) in [
+        (1, Err(Breach::Request)),
+        (0, Ok(())),
+        (0, Err(Breach::Request)),
+        (1, Ok(())),
+        (3, Err(Breach::Request)),
+    ] {
+        assert_eq!(order.on_request(number), expected);
+    }
+    order.begin_to_skip();
+    for (number, expected) in
+        [(7, Ok(())), (7, Err(Breach::Request)), (8, Ok(())), (u64::MAX, Err(Breach::Request))]
+    {
+        assert_eq!(order.on_request(number), expected);
+    }
     assert_eq!(order.open(FILE, None), Err(Breach::Number));
     assert_eq!(order.set_view(VIEW, FILE, 9, Ok(View::whole())), Err(Breach::Number));
     let other = order.set_view(ViewNumber(9), FileNumber(9), 9, Ok(View::whole()));

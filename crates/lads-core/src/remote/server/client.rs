@@ -10,6 +10,7 @@ use super::super::order::{Breach, Order};
 use super::super::policy::REPLIES_MAX;
 use super::super::replies::Replies;
 use super::super::writes::{Access, Writes};
+use super::returning::{Known, Return};
 use super::{Act, Task};
 use crate::frame::{Header, Row};
 use crate::issue::Operation;
@@ -30,6 +31,9 @@ pub(super) struct Client {
     pub(super) files: HashMap<FileNumber, Opened>,
     /// Requests that have come and whose turn has not.
     pub(super) requests: VecDeque<Request>,
+    /// The files that it had open before the server was started again.
+    pub(super) known: Known,
+    pub(super) returns: Return,
     /// The file that is being opened.
     pub(super) opening: Option<(FileNumber, [u8; 16])>,
     /// Requests that wait, or whose task is not done.
@@ -48,7 +52,7 @@ pub(super) struct Client {
     /// Reads that are not answered.
     pub(super) reads: u32,
     grants: Grants,
-    ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     /// Its connection is broken since then.
     pub(super) away_since: Option<Instant>,
     /// When its connection ends, it does not connect again.
@@ -128,6 +132,8 @@ impl Client {
             order: Order::default(),
             replies,
             files: HashMap::new(),
+            known: Known::new(),
+            returns: Return::default(),
             requests: VecDeque::new(),
             opening: None,
             later: HashMap::new(),
@@ -197,7 +203,7 @@ impl Client {
 
     /// Whether it can connect again and find everything.
     pub(super) fn may_return(&self) -> bool {
-        self.replies.is_kept() && !self.is_leaving
+        self.replies.is_kept() && !self.is_leaving && self.returns != Return::Begun
     }
 
     /// Whether it has no connection, and frames that are here.
@@ -276,13 +282,20 @@ impl Client {
     }
 
     pub(super) fn has_messages(&self) -> bool {
-        !self.replies.is_empty() || self.grants.has_new()
+        !self.replies.is_empty() || self.is_granted() && self.grants.has_new()
+    }
+
+    /// Whether it may send frames. A client that returns says first what their numbers are.
+    fn is_granted(&self) -> bool {
+        self.returns != Return::Begun
     }
 
     pub(super) fn next_messages(&mut self) -> Vec<ToClient> {
         // With one OST, there is a buffer for each of its grants.
-        let lot = self.grants.take_new();
-        lot.osts.into_iter().for_each(|(_, count)| self.replies.add(ToClient::Grant(count)));
+        let lot = self.is_granted().then(|| self.grants.take_new());
+        lot.into_iter()
+            .flat_map(|lot| lot.osts)
+            .for_each(|(_, count)| self.replies.add(ToClient::Grant(count)));
         self.replies.take()
     }
 

@@ -79,6 +79,7 @@ impl Server {
         self.work.extend(coming.map(|frame| Work::Drop { client: number, frame }));
         self.writes.on_gone(number);
         self.do_actions();
+        self.on_gone_in_return(number);
     }
 
     /// Reports whether nothing is left to be done for a client that is gone.
@@ -124,7 +125,8 @@ impl Server {
 
     /// The clients that others wait for, and that were silent for `silence_max` although nothing is
     /// done for them; and those whose connection is broken for too long. `away`: for how long this
-    /// process was stopped since the last call.
+    /// process was stopped since the last call. Clients that are expected and have not come by now
+    /// are not waited for any more.
     pub fn silent(
         &mut self,
         now: Instant,
@@ -135,6 +137,7 @@ impl Server {
             client.active_at = (client.active_at + away).min(now);
             client.away_since = client.away_since.map(|since| (since + away).min(now));
         }
+        self.look_at_return(now, away);
         let holding_up = self.locks.holding_up().into_iter().chain(self.writes.holding_up());
         let is_silent = |number: &ClientNumber| {
             let is_late = |it: &Client| now.since(it.active_at) >= silence_max;

@@ -1,3 +1,5 @@
+mod returning;
+
 use super::*;
 use crate::remote::message::{FrameOf, LockKind, Unsent, ViewNumber, WriteNumber};
 use crate::remote::policy::SILENCE_MAX;
@@ -20,7 +22,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut server = Server::new("host".to_owned(), 4, 2);
+        let mut server = Server::new("host".to_owned(), 4, 2, 1);
         let clients = [0, 1].map(|number| server.connect(Ticket([number; 16]), NOW));
         let mut world = Self { server, clients, requests: [0; 2] };
         for client in 0..2 {
@@ -162,7 +164,7 @@ fn a_fence_does_not_wait_until_a_file_is_durable() {
     let sync = world.ask(0, Call::Sync { file: FILE });
     assert_eq!(world.task(0), Some(Task { request: sync, act: Act::Sync(FILE) }));
     let fence = world.announce(0, 0, 10);
-    assert_eq!(world.replies(0), [(fence, Outcome::Done)]);
+    assert_eq!(world.replies(0), [(fence, Outcome::Number(1))]);
     world.server.on_done(world.clients[0], sync, Outcome::Done, NOW).unwrap();
     assert_eq!(world.replies(0), [(sync, Outcome::Done)]);
 }
