@@ -13,6 +13,7 @@ use crate::board::{Board, lock};
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
 use crate::whole::fill_random;
+pub(crate) use holder::boot;
 use lads_core::entry::{Identity, OWN_PREFIX};
 use lads_core::journal::{Begun, BlockRecord, Record, encode, encode_blocks};
 use log::Log;

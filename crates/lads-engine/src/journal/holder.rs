@@ -38,7 +38,8 @@ fn host() -> Vec<u8> {
     uname().nodename().to_bytes().to_vec()
 }
 
-fn boot() -> Vec<u8> {
+/// What tells one start of the host from another; nothing if the system does not say.
+pub(crate) fn boot() -> Vec<u8> {
     let text = read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().as_bytes().to_vec()
 }

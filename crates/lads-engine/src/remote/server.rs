@@ -3,6 +3,7 @@
 //! process that it is part of, whose writes to files of this host are buffered.
 
 mod calls;
+mod lists;
 mod opened;
 mod places;
 mod reach;
@@ -19,9 +20,11 @@ use crate::transport::pipe;
 use crate::transport::tcp::Service;
 use lads_core::remote::descriptors::Descriptors;
 use lads_core::remote::policy::{HERE_BUFFERS_BYTES, SILENCE_MAX};
+use lists::Lists;
 use reach::Reach;
 use session::{Limits, Shared};
 use std::ffi::OsStr;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -66,8 +69,8 @@ pub struct FileServer {
     service: Service,
     shared: Arc<Shared>,
     silence_max: Duration,
-    /// The notice that there are fewer clients than the user wants.
-    notice: Option<String>,
+    /// What is not as the user wants it.
+    notices: Vec<String>,
 }
 
 impl FileServer {
@@ -89,10 +92,18 @@ impl FileServer {
             )
         });
         let clients = Limits { clients: shares.clients, away: shares.clients, files: shares.files };
-        let shared = Shared::open(reach, layouts, clients, *buffers_bytes)?;
         let service = Service::open(config.listen, config.token.0, shares.visitors)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
-        Ok(Self { service, shared, silence_max: SILENCE_MAX, notice })
+        let mut no_lists = None;
+        let lists = |frames_each| {
+            // At any port, nobody finds a server that was started again.
+            let is_found = config.listen.port() != 0;
+            let opened = is_found.then(|| Lists::open(config.listen, root, frames_each))?;
+            opened.inspect_err(|error| no_lists = Some(no_return(error))).ok()
+        };
+        let shared = Shared::open(reach, layouts, clients, *buffers_bytes, lists)?;
+        let notices = notice.into_iter().chain(no_lists).collect();
+        Ok(Self { service, shared, silence_max: SILENCE_MAX, notices })
     }
 
     /// Returns where it listens.
@@ -118,7 +129,7 @@ impl FileServer {
     /// If there is no room for its threads.
     pub fn run(mut self, stop: &StopFlag, told: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
         self.shared.start(self.silence_max, stop)?;
-        self.notice.iter().for_each(|notice| told(notice));
+        self.notices.iter().for_each(|notice| told(notice));
         while !stop.is_set() {
             for (socket, name) in self.service.accept(stop) {
                 let admitted = both_ways(&socket)
@@ -133,6 +144,10 @@ impl FileServer {
     }
 }
 
+fn no_return(error: &io::Error) -> String {
+    format!("if this server is started again, files that are open now are lost: {error}")
+}
+
 impl OwnServerConfig {
     fn open(&self) -> Result<Arc<Shared>, String> {
         let Self { root, near, buffers_bytes, layout } = self;
@@ -141,7 +156,7 @@ impl OwnServerConfig {
         // Only its own client is served: the system limits its files.
         // It has one connection.
         let limits = Limits { clients: 1, away: 0, files: u32::MAX };
-        Shared::open(reach, layouts, limits, *buffers_bytes)
+        Shared::open(reach, layouts, limits, *buffers_bytes, |_| None)
     }
 }
 
@@ -275,7 +290,7 @@ mod tests {
         let layouts = crate::layout::open("synthetic:osts=3,stripe_size=64K", place.path());
         let reach = Reach::below(place.path()).unwrap();
         let limits = Limits { clients: 1, away: 0, files: 9 };
-        let shared = Shared::open(reach, layouts.unwrap(), limits, 4 << 20).unwrap();
+        let shared = Shared::open(reach, layouts.unwrap(), limits, 4 << 20, |_| None).unwrap();
         shared.storage.start_threads().unwrap();
         let (messages, frames) = (socket_pair().unwrap(), socket_pair().unwrap());
         let Connection { line, transport, channel } = end(&messages.0, frames.0);
@@ -305,7 +320,7 @@ mod tests {
         let reach = Reach::below(place.path()).unwrap();
         // One file that is created.
         let limits = Limits { clients: 2, away: 2, files: 2 };
-        let shared = Shared::open(reach, layouts.unwrap(), limits, 4 << 20).unwrap();
+        let shared = Shared::open(reach, layouts.unwrap(), limits, 4 << 20, |_| None).unwrap();
         shared.storage.start_threads().unwrap();
         let client = || {
             let (own, served) = socket_pair().unwrap();

@@ -18,6 +18,7 @@ impl Session {
     /// Does a task, and reports it.
     pub(super) fn do_task(self: &Arc<Self>, Task { request, act }: Task) -> Result<(), Breach> {
         let done = |result: Result<(), Failure>| result.map(|()| Outcome::Done);
+        let is_done_once = matches!(act, Act::SetSize(..) | Act::Preallocate(..) | Act::Delete(_));
         let outcome = match act {
             Act::Open { file, path, mode } => return self.open(request, file, &path, mode),
             Act::Read { file, extent } => return self.read(request, file, &extent),
@@ -35,6 +36,9 @@ impl Session {
             }
             Act::Delete(path) => done(self.delete(&path)),
         };
+        if let Some(list) = self.list.as_ref().filter(|_| is_done_once && outcome.is_ok()) {
+            list.add_request(request);
+        }
         let outcome = outcome.unwrap_or_else(Outcome::Failed);
         self.shared.event(|server, now| server.on_done(self.number, request, outcome, now))
     }
@@ -61,6 +65,9 @@ impl Session {
         let opened = self.opened(path, mode);
         let result = opened.map(|opened| {
             let id = opened.file.id;
+            if let Some(list) = &self.list {
+                list.add_file(file, id, mode.writes);
+            }
             lock(&self.files).insert(file, Arc::new(opened));
             id
         });

@@ -7,6 +7,7 @@
 
 use super::super::line::Line;
 use super::super::wire::{Unheard, hear, say};
+use super::lists::{ClientList, Lists};
 use super::opened::Opened;
 use super::places::{Place, Places};
 use super::reach::Reach;
@@ -26,8 +27,8 @@ use lads_core::remote::message::{
     CLIENT_READS_MAX, FRAME_BYTES, Failure, FileNumber, TO_SERVER_BYTES_MAX, Ticket, ToClient,
     ToServer, VERSION,
 };
-use lads_core::remote::policy::{HEARTBEAT, LOOK_INTERVAL};
-use lads_core::remote::server::{Breach, Server, Work};
+use lads_core::remote::policy::{HEARTBEAT, LOOK_INTERVAL, RETURN_MAX};
+use lads_core::remote::server::{Breach, Known, Server, Work};
 use lads_core::units::{Block, EntryId, Instant, OstId, StreamId};
 use lads_sys::Buffer;
 use std::collections::{HashMap, VecDeque};
@@ -43,8 +44,8 @@ const HOLDS_UP: &str =
     "other clients wait for a lock or for data of this client, and it sends nothing";
 
 /// What a client is told that connects again too late, or to another server.
-const UNKNOWN: &str =
-    "the server does not know this client: it was started again, or others waited for this client";
+const UNKNOWN: &str = "the server does not know this client any more: it was away for too long, \
+     others waited for it, or the host of the server was started again";
 
 /// A client that opens a file waits at most this long until the files of a client that is given up
 /// are closed. With half, an open fails when closing takes a moment on a busy file system; with
@@ -70,6 +71,8 @@ pub(super) struct Shared {
     clock: Clock,
     sessions: Places,
     pub(super) files: Places,
+    /// For the case that this server is started again.
+    lists: Option<Lists>,
 }
 
 impl Shared {
@@ -78,6 +81,7 @@ impl Shared {
         layouts: Box<dyn Layouts>,
         limits: Limits,
         buffers_bytes: u64,
+        lists: impl FnOnce(u32) -> Option<(Lists, HashMap<Ticket, Known>)>,
     ) -> Result<Arc<Self>, String> {
         let sessions_max = limits.clients;
         let all = u32::try_from(buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
@@ -93,10 +97,15 @@ impl Shared {
         let (writing, reading) =
             (arena(buffers_each * sessions_max)?, arena(CLIENT_READS_MAX * sessions_max)?);
         let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
-        let server = Mutex::new(Server::new(own_host(), buffers_each, limits.away));
+        let clock = Clock::start();
+        let mut server = Server::new(own_host(), buffers_each, limits.away, since_boot());
+        let lists = lists(buffers_each).map(|(lists, expected)| {
+            server.expect(expected, clock.now() + RETURN_MAX);
+            lists
+        });
         let (sessions, files) = (Places::new(sessions_max), Places::new(limits.files));
-        let (clients, clock) = (Mutex::default(), Clock::start());
-        Ok(Arc::new(Self { storage, server, clients, clock, sessions, files }))
+        let (clients, server) = (Mutex::default(), Mutex::new(server));
+        Ok(Arc::new(Self { storage, server, clients, clock, sessions, files, lists }))
     }
 
     /// Starts the threads that read and write, and the one that cuts off clients that hold up
@@ -178,14 +187,33 @@ impl Shared {
     fn connect(self: &Arc<Self>, way: &Arc<Way>) -> io::Result<Arc<Session>> {
         let mut ticket = [0; 16];
         fill_random(&mut ticket)?;
-        let number = self.lock().connect(Ticket(ticket), self.clock.now());
-        let session = Arc::new(Session::new(Arc::clone(self), number));
+        let ticket = Ticket(ticket);
+        // Without a list, it ends with the server.
+        let list = self.lists.as_ref().and_then(|lists| lists.begin(ticket).ok());
+        let number = self.lock().connect(ticket, self.clock.now());
+        self.begin_session((number, ticket), list, way)
+    }
+
+    /// A client has connected that was connected to the server before this one was started.
+    fn readmit(self: &Arc<Self>, ticket: Ticket, way: &Arc<Way>) -> Option<Arc<Session>> {
+        let (list, done) = self.lists.as_ref()?.resume(ticket).ok()?;
+        let number = self.lock().readmit(ticket, done, self.clock.now())?;
+        self.begin_session((number, ticket), Some(list), way).ok()
+    }
+
+    fn begin_session(
+        self: &Arc<Self>,
+        (number, ticket): (ClientNumber, Ticket),
+        list: Option<ClientList>,
+        way: &Arc<Way>,
+    ) -> io::Result<Arc<Session>> {
+        let session = Arc::new(Session::new(Arc::clone(self), (number, ticket), list));
         *lock(&session.way) = Some(Arc::clone(way));
         lock(&self.clients).insert(number, Arc::clone(&session));
         let calling = Arc::clone(&session);
         if let Err(error) = spawn("lads-call", move || calling.do_tasks()) {
             session.end(None);
-            self.forget(number);
+            self.forget(number, ticket);
             return Err(error.into());
         }
         Ok(session)
@@ -211,13 +239,16 @@ impl Shared {
     }
 
     /// Nothing is left of a client.
-    fn forget(&self, number: ClientNumber) {
+    fn forget(&self, number: ClientNumber, ticket: Ticket) {
         // It breaks no protocol any more.
-        let _ = self.event(|server, _| {
+        let returns = self.event(|server, _| {
             server.forget(number);
-            Ok(())
+            Ok(server.knows(ticket))
         });
         lock(&self.clients).remove(&number);
+        if let Some(lists) = self.lists.as_ref().filter(|_| returns != Ok(true)) {
+            lists.remove(ticket);
+        }
     }
 
     /// Cuts off clients that hold up others and are silent, until the flag is set.
@@ -226,9 +257,12 @@ impl Shared {
         let mut presence = Presence::begin(self.clock.now(), interval);
         while !stop.is_set() {
             std::thread::sleep(interval);
-            let now = self.clock.now();
-            let silent = self.lock().silent(now, presence.look(now), silence_max);
-            for number in silent {
+            let away = presence.look(self.clock.now());
+            let silent = self.event(|server, now| Ok(server.silent(now, away, silence_max)));
+            if let Some(lists) = &self.lists {
+                lists.remove_unknown(|ticket| self.lock().knows(ticket));
+            }
+            for number in silent.into_iter().flatten() {
                 let Some(session) = lock(&self.clients).get(&number).map(Arc::clone) else {
                     continue;
                 };
@@ -250,10 +284,19 @@ impl Shared {
     }
 }
 
+/// A number that grows from one start of a server to the next: nanoseconds since the host started.
+fn since_boot() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
 /// One client.
 pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) number: ClientNumber,
+    ticket: Ticket,
+    pub(super) list: Option<ClientList>,
     /// Its connection, if there is one.
     way: Mutex<Option<Arc<Way>>>,
     /// The connection has ended.
@@ -314,10 +357,16 @@ struct Bytes {
 }
 
 impl Session {
-    fn new(shared: Arc<Shared>, number: ClientNumber) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        (number, ticket): (ClientNumber, Ticket),
+        list: Option<ClientList>,
+    ) -> Self {
         Self {
             shared,
             number,
+            ticket,
+            list,
             way: Mutex::new(None),
             left: Condvar::new(),
             answers: Condvar::new(),
@@ -335,6 +384,7 @@ impl Session {
         let begun = match hear(&mut *input, TO_SERVER_BYTES_MAX) {
             Ok(ToServer::Resume { version: VERSION, ticket, heard }) => {
                 let found = shared.find(ticket).filter(|session| session.resume(way, heard));
+                let found = found.or_else(|| shared.readmit(ticket, way));
                 found.map(|session| (session, None)).ok_or_else(|| UNKNOWN.to_owned())
             }
             Ok(first) => {
@@ -474,7 +524,7 @@ impl Session {
         drop(self.left.wait_while(lock(&self.way), is_there));
         drop(self.wait_until(Server::is_ended));
         lock(&self.files).clear();
-        self.shared.forget(self.number);
+        self.shared.forget(self.number, self.ticket);
     }
 
     /// Receives frames.
@@ -628,6 +678,9 @@ impl Asker for Session {
     }
 
     fn on_written(&self, frame: u64, failure: Option<Failure>) {
+        if let Some(list) = self.list.as_ref().filter(|_| failure.is_none()) {
+            list.add_written(frame);
+        }
         let done =
             self.shared.event(|server, now| server.on_written(self.number, frame, failure, now));
         self.end_at_breach(done);
