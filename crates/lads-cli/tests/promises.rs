@@ -115,6 +115,8 @@ mod remote;
 mod replacing;
 #[path = "promises/replay.rs"]
 mod replay;
+#[path = "promises/restarted.rs"]
+mod restarted;
 #[path = "promises/resume.rs"]
 mod resume;
 #[path = "promises/ssh.rs"]

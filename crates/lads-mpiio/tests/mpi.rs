@@ -1,6 +1,8 @@
 //! Unmodified MPI programs against a server, on several MPIs: the shim is preloaded.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "mpi/restarted.rs"]
+mod restarted;
 #[path = "mpi/slow.rs"]
 mod slow;
 #[path = "mpi/visible.rs"]
@@ -106,9 +108,9 @@ struct Running {
 }
 
 /// A server for a directory in one that has a token.
-fn server_in(directory: &Path, root: &str) -> FileServer {
+fn server_in(directory: &Path, root: &str, port: u16) -> FileServer {
     let config = ServerConfig {
-        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        listen: (Ipv4Addr::LOCALHOST, port).into(),
         root: directory.join(root),
         token: read_token(&directory.join("token")).unwrap(),
         sessions_max: 8,
@@ -195,7 +197,7 @@ impl Place {
 
 impl Running {
     fn in_directory(directory: &Path, root: &str) -> Self {
-        let server = server_in(directory, root);
+        let server = server_in(directory, root, 0);
         let (at, stop) = (server.address().to_string(), StopFlag::new());
         let stopped = stop.clone();
         let server = std::thread::spawn(move || server.run(&stopped, &|_| {}).unwrap());
@@ -537,7 +539,8 @@ const SERVED: &str = "LADS_TEST_SERVED";
 fn a_server_of_its_own() {
     let Some(directory) = std::env::var_os(SERVED) else { return };
     let directory = PathBuf::from(directory);
-    let server = server_in(&directory, "root");
+    let port = std::fs::read_to_string(directory.join("port"));
+    let server = server_in(&directory, "root", port.map_or(0, |it| it.parse().unwrap()));
     std::fs::write(directory.join("at.part"), server.address().to_string()).unwrap();
     std::fs::rename(directory.join("at.part"), directory.join("at")).unwrap();
     server.run(&StopFlag::new(), &|_| {}).unwrap();
