@@ -518,7 +518,8 @@ impl Server {
                 if let (Call::Unlock { file }, Some(opened)) = (&later.call, later.opened)
                     && !locks.has(opened.id, Owner { client: number, file: *file })
                 {
-                    return Err(super::order::Breach::Unknown.into());
+                    let file = *file;
+                    return self.on_unlocked_before(number, request, (file, opened));
                 }
                 return self.wait(number, request, later, access);
             }

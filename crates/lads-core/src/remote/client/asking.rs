@@ -142,7 +142,7 @@ impl<R> Requests<R> {
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.sent < self.count || !self.returning.is_empty()
+        !self.returning.is_empty() || self.made.range(self.sent..).next().is_some()
     }
 
     /// How many requests were sent.
@@ -186,8 +186,10 @@ impl<R> Requests<R> {
 
     /// Views that frames need still are forgotten again.
     pub(super) fn forget_again(&mut self) {
-        let forgotten = self.standing.forgotten();
-        self.made.extend(forgotten.map(|request| (request.number, request.clone())));
+        for request in self.standing.forgotten() {
+            // One that is not answered comes after other frames than when it was.
+            self.made.entry(request.number).or_insert_with(|| request.clone());
+        }
     }
 
     /// The server was started again: all requests are sent again, after these messages.

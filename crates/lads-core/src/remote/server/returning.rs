@@ -7,8 +7,8 @@
 //! over. Then all these writes are announced in the order of their fences, as they were before, and
 //! the server goes on. What a client wrote that does not come is lost.
 
-use super::client::Client;
-use super::{Breach, ClientNumber, FileId, FileNumber, Server, Ticket};
+use super::client::{Client, Opened};
+use super::{Breach, ClientNumber, FileId, FileNumber, Outcome, Owner, Server, Ticket};
 use crate::limits::CLIENT_ANNOUNCED_MAX;
 use crate::remote::message::{Fenced, ToClient, VERSION};
 use crate::remote::order;
@@ -24,8 +24,6 @@ pub type Known = HashMap<FileNumber, (FileId, bool)>;
 pub(super) struct Returning {
     /// Clients that have not come.
     expected: HashMap<Ticket, Known>,
-    /// Files to which a client wrote that does not come.
-    lost: Vec<FileId>,
     until: Instant,
 }
 
@@ -48,7 +46,7 @@ impl Server {
     /// The server was started again: it expects these clients until then.
     pub fn expect(&mut self, expected: HashMap<Ticket, Known>, until: Instant) {
         if !expected.is_empty() {
-            self.returning = Some(Returning { expected, lost: Vec::new(), until });
+            self.returning = Some(Returning { expected, until });
         }
     }
 
@@ -72,6 +70,12 @@ impl Server {
     pub fn knows(&self, ticket: Ticket) -> bool {
         let is_expected = |it: &Returning| it.expected.contains_key(&ticket);
         self.returning.as_ref().is_some_and(is_expected) || self.find(ticket).is_some()
+    }
+
+    /// Reports whether clients are expected, or one that has come has not returned.
+    #[must_use]
+    pub fn is_expecting(&self) -> bool {
+        self.returning.is_some()
     }
 
     /// Reports whether something of a client is done now.
@@ -100,21 +104,16 @@ impl Server {
         Ok(())
     }
 
-    /// A client is gone.
+    /// A client is gone before all goes on. It may come again: its connection broke, or it was
+    /// given up because others are away as well.
     pub(super) fn on_gone_in_return(&mut self, number: ClientNumber) {
         let Some(client) = self.clients.get_mut(&number) else { return };
         let Some(returning) = &mut self.returning else { return };
-        match (&client.returns, client.ticket) {
-            // Its connection broke: it comes again.
-            (Return::Begun, Some(ticket)) => {
-                returning.expected.insert(ticket, std::mem::take(&mut client.known));
-                client.ticket = None;
-            }
-            (Return::Waits(_), _) => returning.lost.extend(written_of(&client.known)),
-            _ => {}
+        if std::mem::take(&mut client.returns) != Return::Done
+            && let Some(ticket) = client.ticket.take()
+        {
+            returning.expected.insert(ticket, std::mem::take(&mut client.known));
         }
-        client.returns = Return::Done;
-        self.end_return_if_all_are_here();
     }
 
     /// The time is over if all that were expected are here. `away`: for how long this process was
@@ -131,6 +130,25 @@ impl Server {
         self.end_return();
     }
 
+    /// A client gives a lock back that it does not have. The server before may have done it, and
+    /// have given the lock to another client, which has taken it again.
+    pub(super) fn on_unlocked_before(
+        &mut self,
+        number: ClientNumber,
+        request: u64,
+        (file, opened): (FileNumber, Opened),
+    ) -> Result<(), Breach> {
+        let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+        if !client.known.contains_key(&file) {
+            return Err(order::Breach::Unknown.into());
+        }
+        let released = self.locks.release(opened.id, Owner { client: number, file });
+        let done = released.given_up.into_iter().chain([request]);
+        done.for_each(|request| client.reply(request, Outcome::Done));
+        self.tell(released.grants);
+        Ok(())
+    }
+
     fn end_return_if_all_are_here(&mut self) {
         let is_empty = self.returning.as_ref().is_some_and(|it| it.expected.is_empty());
         if is_empty && self.clients.values().all(|it| it.returns != Return::Begun) {
@@ -140,9 +158,9 @@ impl Server {
 
     /// All writes are announced in the order in which they were before; then all goes on.
     fn end_return(&mut self) {
-        let Some(Returning { expected, mut lost, .. }) = self.returning.take() else { return };
-        lost.extend(expected.values().flat_map(written_of));
-        lost.into_iter().for_each(|file| self.writes.lose_all(file));
+        let Some(Returning { expected, .. }) = self.returning.take() else { return };
+        let lost = expected.values().flat_map(written_of);
+        lost.for_each(|file| self.writes.lose_all(file));
         let mut numbers: Vec<_> = self.clients.keys().copied().collect();
         numbers.sort_unstable();
         let mut all = Vec::new();

@@ -160,6 +160,29 @@ fn locks_are_held_again() {
     assert_eq!(world.replies(1), [(waits, Outcome::Done)]);
 }
 
+/// It did not hear of the answer, and another client has the lock.
+#[test]
+fn a_lock_that_was_given_back_before_is_given_back_once() {
+    let mut world = World::started_again();
+    let lock = || Call::Lock { file: FILE, kind: LockKind::Exclusive };
+    for client in [1, 0] {
+        world.open_again(client, ID);
+        world.ask(client, lock());
+    }
+    for client in 0..2 {
+        world.ask(client, Call::Return { frames: 0, writes: Vec::new() });
+        world.requests[client] = 3;
+        drop(world.replies(client));
+    }
+    let unlock = world.ask(0, Call::Unlock { file: FILE });
+    // Its lock was asked for again with the third request.
+    assert_eq!(world.replies(0), [(7, Outcome::Done), (unlock, Outcome::Done)]);
+    let waits = world.ask(0, lock());
+    assert!(world.replies(0).is_empty(), "the other one has it");
+    world.ask(1, Call::Unlock { file: FILE });
+    assert_eq!(world.replies(0), [(waits, Outcome::Done)]);
+}
+
 #[test]
 fn a_client_that_returns_wrongly_breaks_the_protocol() {
     let back = |frames, writes| Call::Return { frames, writes };
