@@ -6,7 +6,7 @@
 //! ([`lads_core::remote::server::Server`]). Messages and frames are in flight in any order that the
 //! transport allows; storage does its work in any order and may fail; local disks are full or fail;
 //! connections break and are made again or
-//! are lost, processes die, the server crashes or is silent.
+//! are lost, processes die, the server crashes, is silent, or is killed and started again.
 //!
 //! Bytes are not simulated: a byte of a file is the number of the write that put it there.
 //!
@@ -125,6 +125,14 @@ stats! {
     deaths,
     /// Crashes of the server.
     crashes,
+    /// How often the server was killed and started again.
+    restarts,
+    /// How often it was killed again before all its clients had returned.
+    restarts_in_return,
+    /// Clients that connected to such a server.
+    returns,
+    /// Clients that such a server expected in vain.
+    not_returned,
     /// Connections on which nothing arrived any more.
     freezes,
     /// Clients that gave up a silent server, or could not connect again.

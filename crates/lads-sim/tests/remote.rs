@@ -61,3 +61,15 @@ fn what_is_lost_stays_lost_after_an_earlier_write() {
 fn a_read_does_not_end_before_what_is_announced() {
     sum([3_059_062]);
 }
+
+/// A view was forgotten before its frame came, at the second server that was started again.
+#[test]
+fn a_view_is_forgotten_after_its_frames_at_each_server() {
+    sum([11_722]);
+}
+
+/// The server before had given the lock to another client, and had not said so.
+#[test]
+fn a_lock_is_given_back_once_although_the_server_was_started_again() {
+    sum([351_043]);
+}

@@ -93,6 +93,8 @@ pub(super) struct Check {
     holders: Vec<Vec<(usize, Component, bool)>>,
     /// Processes that are not connected any more.
     gone: BTreeSet<usize>,
+    /// Files to which a process wrote, nobody knows where.
+    all_lost: BTreeSet<usize>,
     /// The component of each file that was opened, and the number of its writes before.
     opened: BTreeMap<(usize, FileNumber), (Component, u32)>,
     /// Components whose file could not be opened.
@@ -112,6 +114,7 @@ impl Check {
             released: vec![BTreeMap::new(); paths],
             holders: vec![Vec::new(); paths],
             gone: BTreeSet::new(),
+            all_lost: BTreeSet::new(),
             opened: BTreeMap::new(),
             bad: BTreeSet::new(),
         }
@@ -202,6 +205,10 @@ impl Check {
             return Err(format!("write {stamp} goes to byte {offset} of file {path}"));
         }
         write.applied.insert(offset);
+        if write.failure == Reported::NotYet && write.applied == write.places {
+            // The server that failed was killed before it said so, and the frame was sent again.
+            write.failure = Reported::NoFailure;
+        }
         if !is_replay && self.is_before(stamp, before) {
             return Err(format!(
                 "byte {offset} of file {path}: {before} is replaced by {stamp}, which was before"
@@ -302,7 +309,7 @@ impl Check {
     /// Whether a read may find that another client is gone with bytes of a file.
     pub(super) fn may_be_gone(&self, path: usize) -> bool {
         let is_gone = |it: &Write| it.is_orphan && it.applied.len() < it.places.len();
-        self.writes.iter().any(|it| it.path == path && is_gone(it))
+        self.all_lost.contains(&path) || self.writes.iter().any(|it| it.path == path && is_gone(it))
     }
 
     /// A process is gone; its unsent writes are lost.
@@ -315,8 +322,21 @@ impl Check {
         self.gone.insert(process);
     }
 
+    /// A process is gone that may have written to a file before the server was started again.
+    pub(super) fn on_all_lost(&mut self, path: usize) {
+        self.all_lost.insert(path);
+    }
+
+    /// The server was started again. Of clients that it does not expect, it does not know what was
+    /// lost with them: one that heard of it may not have looked yet.
+    pub(super) fn on_restart(&mut self, is_expected: impl Fn(usize) -> bool) {
+        let is_unknown = |it: &&mut Write| it.is_orphan && !is_expected(process_of(it.component));
+        self.writes.iter_mut().filter(is_unknown).for_each(|it| it.is_forgotten = true);
+    }
+
     /// No client has a file open.
     pub(super) fn on_idle(&mut self, path: usize) {
+        self.all_lost.remove(&path);
         let of = self.writes.iter_mut().filter(|it| it.path == path && it.is_orphan);
         of.for_each(|it| it.is_forgotten = true);
     }

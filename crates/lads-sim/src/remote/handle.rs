@@ -244,7 +244,8 @@ impl Process {
         drop(guard);
         link.stats(|it| it.writes += 1);
         let Err(error) = ended else { return Ok(()) };
-        if let Some(stamp) = own.filter(|_| error == CallError::Lost) {
+        // An earlier failure of the storage is told before the loss.
+        if let Some(stamp) = own.filter(|_| link.is_lost()) {
             link.shared.check.borrow_mut().excuse(stamp);
         }
         self.failed_of(handle, error)

@@ -2,6 +2,7 @@
 //! any order.
 
 mod absence;
+mod returning;
 
 use super::bytes::Stamp;
 use super::client_end::{SentFrame, Wire};
@@ -12,10 +13,11 @@ use crate::rng::Rng;
 use lads_core::issue::Operation;
 use lads_core::remote::extent::Extent;
 use lads_core::remote::locks::{ClientNumber, FileId};
-use lads_core::remote::message::{Failure, FileNumber, Outcome, Ticket, ToClient, ToServer};
+use lads_core::remote::message::{Failure, FileNumber, Outcome, ToClient, ToServer};
 use lads_core::remote::policy::{HEARTBEAT, SILENCE_MAX};
 use lads_core::remote::server::{Act, Server, Task, Work};
 use lads_core::units::Instant;
+use returning::{List, ticket_of};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Display;
 use std::time::Duration;
@@ -56,6 +58,11 @@ pub(super) struct ServerEnd {
     /// The part of storage jobs that fail, in thousandths.
     pub(super) failing_per_mille: u32,
     looked_at: Duration,
+    /// What outlives the server, by process.
+    lists: BTreeMap<usize, List>,
+    restarts: u64,
+    /// Whether clients are expected.
+    expects: bool,
 }
 
 /// What the server has of a client.
@@ -80,6 +87,8 @@ struct Session {
     is_leaving: bool,
     /// It was given up while it was away, or cannot come back.
     is_given_up: bool,
+    /// It was connected before the server was started again, and has not returned.
+    is_returning: bool,
 }
 
 #[derive(Debug)]
@@ -99,6 +108,28 @@ fn broken(error: impl Display) -> String {
     format!("the server finds a breach: {error}")
 }
 
+impl Session {
+    fn new(process: usize, is_replay: bool, now: Duration) -> Self {
+        Self {
+            process,
+            is_replay,
+            files: HashMap::new(),
+            buffers: HashMap::new(),
+            held: 0,
+            running: None,
+            to_send: VecDeque::new(),
+            said_at: now,
+            heard_at: now,
+            said: Vec::new(),
+            said_count: 0,
+            away_since: None,
+            is_leaving: false,
+            is_given_up: false,
+            is_returning: false,
+        }
+    }
+}
+
 impl ServerEnd {
     pub(super) fn new(
         shared: Shared,
@@ -115,6 +146,9 @@ impl ServerEnd {
             frames_each,
             away_max,
             failing_per_mille: 0,
+            lists: BTreeMap::new(),
+            restarts: 0,
+            expects: false,
         }
     }
 
@@ -123,25 +157,11 @@ impl ServerEnd {
     }
 
     pub(super) fn connect(&mut self, process: usize, is_replay: bool) -> ClientNumber {
-        let ticket = Ticket((process as u128 + 1).to_le_bytes());
-        let number = self.server.connect(ticket, self.now());
-        let session = Session {
-            process,
-            is_replay,
-            files: HashMap::new(),
-            buffers: HashMap::new(),
-            held: 0,
-            running: None,
-            to_send: VecDeque::new(),
-            said_at: self.shared.now(),
-            heard_at: self.shared.now(),
-            said: Vec::new(),
-            said_count: 0,
-            away_since: None,
-            is_leaving: false,
-            is_given_up: false,
-        };
-        self.sessions.insert(number, session);
+        let number = self.server.connect(ticket_of(process), self.now());
+        if self.away_max > 0 {
+            self.lists.insert(process, List::default());
+        }
+        self.sessions.insert(number, Session::new(process, is_replay, self.shared.now()));
         number
     }
 
@@ -167,6 +187,7 @@ impl ServerEnd {
         let now = self.now();
         let before = self.flags();
         let result = act(&mut self.server, now).map_err(broken)?;
+        self.after_return();
         let news = self.server.take_news();
         for (number, flags) in self.flags() {
             let was = before.get(&number).copied().unwrap_or_default();
@@ -283,23 +304,28 @@ impl ServerEnd {
 
     fn do_task(&mut self, number: ClientNumber, task: Task, rng: &mut Rng) -> Checked {
         let Task { request, act } = task;
+        let is_done_once = matches!(act, Act::SetSize(..) | Act::Preallocate(..));
         let fails = rng.hits(self.failing_per_mille);
         let done = |is_done: bool, operation| match is_done {
             true => Outcome::Done,
             false => Outcome::Failed(failure(operation)),
         };
         let outcome = match act {
-            Act::Open { file, path, .. } => {
+            Act::Open { file, path, mode } => {
                 let index = PATHS.iter().position(|it| it.as_bytes() == path);
                 let index = index.ok_or("an unknown path is opened")?;
                 let id = FileId { device: 1, inode: index as u64 };
                 let result = if fails { Err(failure(Operation::Open)) } else { Ok(id) };
                 let session = self.session(number)?;
+                let process = session.process;
                 if fails {
-                    let opened = (session.process, file);
+                    let opened = (process, file);
                     self.shared.check.borrow_mut().on_not_opened(opened);
                 } else {
                     session.files.insert(file, index);
+                    if let Some(list) = self.lists.get_mut(&process) {
+                        list.add_file(file, id, mode.writes);
+                    }
                 }
                 return self.event(|server, now| server.on_opened(number, request, result, now));
             }
@@ -340,6 +366,13 @@ impl ServerEnd {
             }
             act => return Err(format!("no program does this: {act:?}")),
         };
+        let process = self.session(number)?.process;
+        if let Some(list) = self.lists.get_mut(&process)
+            && is_done_once
+            && outcome == Outcome::Done
+        {
+            list.add_done(request);
+        }
         self.event(|server, now| server.on_done(number, request, outcome, now))
     }
 
@@ -361,7 +394,7 @@ impl ServerEnd {
     }
 
     /// Finds out which files no client has open.
-    fn look_for_idle(&mut self) {
+    fn look_for_idle(&self) {
         for path in 0..PATHS.len() {
             if !self.sessions.values().any(|it| it.files.values().any(|of| *of == path)) {
                 self.shared.check.borrow_mut().on_idle(path);
@@ -405,7 +438,7 @@ impl ServerEnd {
     ) -> Checked {
         let session = self.session(number)?;
         session.held -= 1;
-        let is_replay = session.is_replay;
+        let (is_replay, process) = (session.is_replay, session.process);
         let stamps = session.buffers.remove(&frame).ok_or("a frame is written twice")?;
         let places = offsets(extent.view(), extent.positions().clone());
         if places.len() != stamps.len() {
@@ -422,6 +455,9 @@ impl ServerEnd {
             }
         }
         drop(check);
+        if let Some(list) = self.lists.get_mut(&process).filter(|_| !fails) {
+            list.add_written(frame);
+        }
         let failure = fails.then(|| failure(Operation::Write));
         self.event(|server, now| server.on_written(number, frame, failure, now))
     }
@@ -444,6 +480,8 @@ impl ServerEnd {
         }
         let mut did = !messages.is_empty();
         for message in messages {
+            // It has returned, and may send frames.
+            session.is_returning &= !matches!(message, ToClient::Grant(_));
             wire.replies.push_back(session.say(message)?);
         }
         if !is_over && let Some(bytes) = session.to_send.pop_front() {
@@ -485,7 +523,9 @@ impl ServerEnd {
             server.forget(number);
             Ok::<_, String>(())
         })?;
+        let process = self.session(number)?.process;
         self.sessions.remove(&number);
+        self.remove_list(process);
         self.look_for_idle();
         self.take_work()?;
         Ok(true)
@@ -501,7 +541,10 @@ impl ServerEnd {
         }
         self.looked_at = now;
         let instant = self.now();
-        for number in self.server.silent(instant, Duration::ZERO, SILENCE_MAX) {
+        let silent = self.server.silent(instant, Duration::ZERO, SILENCE_MAX);
+        self.after_return();
+        self.take_work()?;
+        for number in silent {
             self.shared.trace(|| format!("server: {number:?} is silent"));
             self.on_silent(number)?;
             let process = self.session(number)?.process;

@@ -76,6 +76,25 @@ struct Weather {
     death: u32,
     crash: u32,
     freeze: u32,
+    restarts: Restarts,
+}
+
+/// How often a server is killed and started again, as in [`Weather`].
+#[derive(Default)]
+struct Restarts {
+    rate: u32,
+    /// The rate before all clients have returned.
+    rate_in_return: u32,
+    /// How much time passes at most in a step meanwhile, in microseconds.
+    micros: u64,
+}
+
+impl Restarts {
+    fn new(rng: &mut Rng) -> Self {
+        let rate = *rng.pick(&[3, 6, 12]);
+        let rate_in_return = rate * *rng.pick(&[1, 1, 5]);
+        Self { rate, rate_in_return, micros: *rng.pick(&[2000, 20_000, 150_000]) }
+    }
 }
 
 pub(super) struct World {
@@ -124,6 +143,8 @@ impl World {
             death: or_none(&mut rng, 400, 4),
             crash: or_none(&mut rng, 250, 3),
             freeze: or_none(&mut rng, 300, 6),
+            // In every fourth world; the others stay what they were when they broke a promise.
+            restarts: if seed % 4 == 1 { Restarts::new(&mut rng) } else { Restarts::default() },
         };
         Self {
             delays: std::array::from_fn(|_| *rng.pick(&[0, 0, 300, 700, 950])),
@@ -248,7 +269,11 @@ impl World {
 
     fn step(&mut self) -> Checked {
         let is_slow = (0..self.members.len()).any(|index| self.is_silent(index));
-        let micros = if is_slow { self.slow_micros } else { 2000 };
+        let micros = match is_slow {
+            true if self.server.is_expecting() => self.weather.restarts.micros,
+            true => self.slow_micros,
+            false => 2000,
+        };
         let time = Duration::from_micros(self.rng.below(micros));
         self.pass(time)?;
         let started = self.members.len();
@@ -302,7 +327,11 @@ impl World {
             0..4 | 6 => self.run_threads(index),
             4 => self.run_disks(index),
             5 if member.state != State::Over => member.link.send(),
-            7 if is_linked => self.server.hear(member.number, &mut member.link.wire.borrow_mut()),
+            7 if is_linked => {
+                let did = self.server.hear(member.number, &mut member.link.wire.borrow_mut())?;
+                member.number = self.server.number_of(index).unwrap_or(member.number);
+                Ok(did)
+            }
             8 if is_linked => {
                 let frame = member.link.wire.borrow_mut().frames.pop_front();
                 let Some(frame) = frame else { return Ok(false) };

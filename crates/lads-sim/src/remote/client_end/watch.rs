@@ -5,8 +5,9 @@ use super::super::server_end::Said;
 use crate::findings::Checked;
 use lads_core::frame::Row;
 use lads_core::remote::client::Trouble;
-use lads_core::remote::message::{Request, ToClient, ToServer};
+use lads_core::remote::message::{Call, Request, ToClient, ToServer};
 use lads_core::remote::policy::{AWAY_TIMEOUTS, TIMEOUT};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The connection of a client, and what went through it and those before.
@@ -23,9 +24,11 @@ pub(super) struct Watch {
     heard: u64,
     granted: u64,
     /// All requests, by their numbers.
-    requests: Vec<Request>,
+    requests: BTreeMap<u64, Request>,
     /// All frames, by their numbers.
     frames: Vec<(Row, Vec<Stamp>)>,
+    /// The server was started again.
+    is_restarted: bool,
     /// From this number on, frames may be sent once more.
     once_more: u64,
 }
@@ -64,6 +67,13 @@ impl Watch {
                 (self.away_since, self.has_returned) = (None, true);
                 self.once_more = *frames;
             }
+            ToClient::Restarted { .. } => {
+                (self.away_since, self.has_returned) = (None, true);
+                (self.heard, self.is_restarted) = (0, true);
+                // Every frame is a new one, and takes a grant.
+                self.granted = self.frames.len() as u64;
+                self.once_more = self.granted;
+            }
             _ => {}
         }
         Ok(())
@@ -72,12 +82,20 @@ impl Watch {
     /// A message is sent. Returns whether it is a request that was sent before.
     pub(super) fn on_said(&mut self, message: &ToServer) -> Checked<bool> {
         let ToServer::Request(request) = message else { return Ok(false) };
-        let known = usize::try_from(request.number).ok().and_then(|it| self.requests.get(it));
-        match known {
+        if let Call::Return { .. } = request.call {
+            return Ok(true);
+        }
+        let next = self.requests.last_key_value().map_or(0, |(last, _)| last + 1);
+        match self.requests.get(&request.number) {
             Some(known) if known == request => Ok(true),
+            // Its place among the frames, and the writes of a fence are other ones.
+            Some(known) if self.is_restarted && is_same_call(&known.call, &request.call) => {
+                Ok(true)
+            }
             Some(known) => Err(format!("{known:?} is sent again as {request:?}")),
-            None if request.number == self.requests.len() as u64 => {
-                self.requests.push(request.clone());
+            // A read that was not sent is made again under another number.
+            None if request.number == next || self.is_restarted && request.number > next => {
+                self.requests.insert(request.number, request.clone());
                 Ok(false)
             }
             None => Err(format!("a request is left out before {request:?}")),
@@ -124,6 +142,10 @@ impl Watch {
         };
         if is_due { Ok(()) } else { Err(format!("after {silence:?}: {trouble:?}")) }
     }
+}
+
+fn is_same_call(one: &Call, other: &Call) -> bool {
+    matches!((one, other), (Call::Fence { .. }, Call::Fence { .. })) || one == other
 }
 
 /// Reports whether a connection is lost because nothing was done of what the server owed.

@@ -28,8 +28,7 @@ impl Session {
 
 /// Whether a message must arrive, once.
 fn is_counted(message: &ToClient) -> bool {
-    use ToClient::{Fatal, Heartbeat, Hello, Resumed, Ticket};
-    !matches!(message, Hello { .. } | Ticket(_) | Resumed { .. } | Heartbeat | Fatal(_))
+    message.is_counted()
 }
 
 impl ServerEnd {
@@ -50,13 +49,15 @@ impl ServerEnd {
             return Ok(());
         };
         let (is_leaving, was_over) = (session.is_leaving, self.server.is_over(number));
+        let is_returning = session.is_returning;
         let is_kept = self.event(|server, at| Ok::<_, String>(server.on_broken(number, at)))?;
         let process = self.session(number)?.process;
         self.shared.trace(|| format!("server: client {process} is away: {is_kept}"));
         if is_kept && (is_leaving || was_over || self.away_max == 0) {
             return Err(format!("client {process} is kept, and does not connect again"));
         }
-        let is_pushed_out = !is_kept && !is_leaving && !was_over && self.away_max > 0;
+        let may_be_kept = !is_leaving && !was_over && self.away_max > 0;
+        let is_pushed_out = !is_kept && may_be_kept && !is_returning;
         let session = self.session(number)?;
         session.to_send.clear();
         session.away_since = Some(now);
@@ -88,6 +89,9 @@ impl ServerEnd {
             return Err(format!("{number:?} connects again as {found:?}"));
         }
         let Some(number) = found else {
+            if self.readmit(ticket)?.is_some() {
+                return self.take_work();
+            }
             if self.is_kept(number) {
                 return Err(format!("{number:?} connects again, and is unknown"));
             }

@@ -21,6 +21,9 @@ impl World {
         }
         let (cut, breaks, death) = (self.weather.cut, self.weather.breaks, self.weather.death);
         let (crash, freeze) = (self.weather.crash, self.weather.freeze);
+        let restarts = &self.weather.restarts;
+        let is_expecting = self.server.is_expecting();
+        let restart = if is_expecting { restarts.rate_in_return } else { restarts.rate };
         let is_up = self.members[index].state != State::Over;
         let mut hits = |rate: u32| self.rng.below(10_000) < u64::from(rate);
         if is_up && hits(cut) {
@@ -33,6 +36,8 @@ impl World {
             self.kill(index);
         } else if hits(crash) {
             self.crash()?;
+        } else if restart > 0 && hits(restart) {
+            self.restart()?;
         } else if is_up && hits(freeze) {
             self.freeze(index);
         }
@@ -200,6 +205,40 @@ impl World {
             }
         }
         self.shared.check.borrow().check_files(&self.server.files, Compared::All)
+    }
+
+    /// The server is killed, and another one begins on the same host.
+    fn restart(&mut self) -> Checked {
+        let is_again = self.server.is_expecting();
+        self.shared.stats(|it| {
+            it.restarts += 1;
+            it.restarts_in_return += u64::from(is_again);
+        });
+        self.shared.trace(|| "the server is killed and started again".to_owned());
+        for _ in 0..self.rng.below(4) {
+            self.server.store(&mut self.rng)?;
+        }
+        self.server.restart();
+        for index in 0..self.members.len() {
+            self.members[index].number = ClientNumber(u64::MAX);
+            if self.members[index].state == State::Over {
+                self.members[index].is_noticed = true;
+                continue;
+            }
+            let link = &self.members[index].link;
+            if !link.is_down() && !link.is_lost() {
+                link.break_off("the server is killed");
+                self.on_broken(index);
+            }
+            let link = &self.members[index].link;
+            *link.wire.borrow_mut() = Default::default();
+            if link.is_lost() {
+                self.shared.check.borrow_mut().on_gone(index);
+                self.members[index].is_noticed = true;
+            }
+            self.on_loss(index)?;
+        }
+        Ok(())
     }
 
     /// A client finds that its server crashed: now, or when it connects again and is unknown.
