@@ -249,16 +249,23 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     }
 
     fn on_reply(&mut self, number: u64, outcome: Outcome) {
+        let outcome = self.requests.outcome_of(number, outcome);
         if !self.requests.is_made(number) {
             return self.on_reply_again(number, outcome);
         }
         if let Some(request) = self.requests.on_reply(number) {
-            if let (Call::Fence { .. }, Outcome::Number(answer)) = (&request.call, outcome) {
-                self.sending.fences.on_answered(number, answer);
+            match (&request.call, outcome) {
+                (Call::Fence { .. }, Outcome::Number(answer)) => {
+                    self.sending.fences.on_answered(number, answer);
+                }
+                (Call::Fence { .. }, _) => self.sending.fences.on_failed(number),
+                (Call::Close { file }, _) => drop(self.requests.closed_before.remove(file)),
+                _ => {}
             }
             let outbox = &self.sending.outbox;
             let is_needed = |view| outbox.is_unwritten_of_view(view);
-            self.requests.standing.on_answered(request, is_needed);
+            let is_done = outcome == Outcome::Done;
+            self.requests.standing.on_answered(request, is_done, is_needed);
         }
         let number = self.requests.known(number);
         if let Some(file) = self.requests.take_deferred(number) {

@@ -61,6 +61,9 @@ pub struct Outbox<B, T> {
     under_way: BTreeMap<u64, u64>,
     /// Those of them that are sent once more, with the same numbers: the connection broke.
     once_more: BTreeSet<u64>,
+    /// Frames that were refused and are not written, by the numbers that they had first: requests
+    /// that were made after these come after them.
+    refused: BTreeMap<u64, u64>,
     /// Frames that are not sent and that others wait for.
     recalled: BTreeSet<u64>,
     /// For how many frames the server has room.
@@ -195,6 +198,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             sent: 0,
             under_way: BTreeMap::new(),
             once_more: BTreeSet::new(),
+            refused: BTreeMap::new(),
             recalled: BTreeSet::new(),
             grants: 0,
             in_memory: 0,
@@ -336,14 +340,19 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
 
     /// The server was started again, and knows of no frame. Those that were sent are sent again as
     /// room is granted, before all others and in their order, with new numbers: what is told of an
-    /// old one is never about another frame. Returns all frames that are not written: none counts
-    /// as announced ([`Self::announce_one`]).
+    /// old one is never about another frame. One that was refused is among them, for requests that
+    /// were made after it wait for it. Returns all frames that are not written: none counts as
+    /// announced ([`Self::announce_one`]).
     pub fn restart(&mut self) -> Vec<Unwritten> {
+        let mut were_sent = std::mem::take(&mut self.refused);
+        let refused: BTreeSet<_> = were_sent.values().copied().collect();
+        refused.iter().for_each(|id| self.take_from_unsent(*id, self.frames[id].goes.view));
         let under_way = std::mem::take(&mut self.under_way);
+        were_sent.extend(under_way.into_iter().filter(|(_, id)| !refused.contains(id)));
         let mut before: HashMap<u64, u64> =
             (self.sent..).zip(&self.first).map(|(number, id)| (*id, number)).collect();
-        before.extend(under_way.iter().map(|(number, id)| (*id, *number)));
-        under_way.values().rev().for_each(|id| self.first.push_front(*id));
+        before.extend(were_sent.iter().map(|(number, id)| (*id, *number)));
+        were_sent.values().rev().for_each(|id| self.first.push_front(*id));
         self.once_more.clear();
         self.recalled.clear();
         self.grants = 0;
@@ -424,6 +433,9 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     pub fn again(&mut self, number: u64) {
         let Some(id) = self.under_way.remove(&number) else { return };
         self.once_more.remove(&number);
+        if !self.refused.values().any(|refused| *refused == id) {
+            self.refused.insert(number, id);
+        }
         let frame = self.frames.get_mut(&id).expect("it is not written");
         frame.is_announced = true;
         let (view, is_in_memory) = (frame.goes.view, matches!(frame.place, Place::Memory(_)));
@@ -460,7 +472,8 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
     /// Reports whether there is a frame that can be sent now.
     #[must_use]
     pub fn has_next(&self) -> bool {
-        let is_moving = self.unsent.first().is_none_or(|oldest| self.is_moving(*oldest));
+        let oldest = self.first.front().or_else(|| self.unsent.first());
+        let is_moving = oldest.is_none_or(|oldest| self.is_moving(*oldest));
         self.is_resuming() || !is_moving && self.grants > 0 || self.find_next(false).is_some()
     }
 
@@ -469,7 +482,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
             return None;
         }
         if let Some(first) = self.first.front() {
-            return Some(*first);
+            return (!self.is_moving(*first)).then_some(*first);
         }
         let oldest = *self.unsent.first()?;
         let may_overtake = |id: &&u64| {
@@ -511,6 +524,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         let id = self.under_way.remove(&number)?;
         self.once_more.remove(&number);
         let frame = self.frames.remove(&id)?;
+        self.refused.retain(|_, refused| *refused != id);
         self.take_from_view(frame.goes.view);
         let staged = match frame.place {
             Place::Staged(slot) => Some((id, slot)),
@@ -603,6 +617,7 @@ impl<B: Clone, T: Clone> Outbox<B, T> {
         self.waiting.clear();
         self.under_way.clear();
         self.once_more.clear();
+        self.refused.clear();
         self.recalled.clear();
         self.in_memory = 0;
     }

@@ -161,6 +161,17 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_not_counted_is_forgotten_before_a_greeting() {
+        let mut replies = Replies::default();
+        replies.keep();
+        replies.add_first(ToClient::Heartbeat);
+        replies.add(ToClient::Grant(1));
+        replies.clear_first();
+        assert_eq!(replies.take(), [ToClient::Grant(1)]);
+        assert!(replies.is_empty() && replies.confirm(1));
+    }
+
+    #[test]
     fn a_client_that_confirms_nothing_takes_no_memory() {
         let mut replies = Replies::default();
         replies.keep();

@@ -304,7 +304,8 @@ impl ServerEnd {
 
     fn do_task(&mut self, number: ClientNumber, task: Task, rng: &mut Rng) -> Checked {
         let Task { request, act } = task;
-        let is_done_once = matches!(act, Act::SetSize(..) | Act::Preallocate(..));
+        let is_noted = matches!(act, Act::SetSize(..) | Act::Preallocate(..))
+            || matches!(act, Act::Close { is_usable: true, .. });
         let fails = rng.hits(self.failing_per_mille);
         let done = |is_done: bool, operation| match is_done {
             true => Outcome::Done,
@@ -312,22 +313,8 @@ impl ServerEnd {
         };
         let outcome = match act {
             Act::Open { file, path, mode } => {
-                let index = PATHS.iter().position(|it| it.as_bytes() == path);
-                let index = index.ok_or("an unknown path is opened")?;
-                let id = FileId { device: 1, inode: index as u64 };
-                let result = if fails { Err(failure(Operation::Open)) } else { Ok(id) };
-                let session = self.session(number)?;
-                let process = session.process;
-                if fails {
-                    let opened = (process, file);
-                    self.shared.check.borrow_mut().on_not_opened(opened);
-                } else {
-                    session.files.insert(file, index);
-                    if let Some(list) = self.lists.get_mut(&process) {
-                        list.add_file(file, id, mode.writes);
-                    }
-                }
-                return self.event(|server, now| server.on_opened(number, request, result, now));
+                let opened = (file, path.as_slice(), mode.writes);
+                return self.open((number, request), opened, fails);
             }
             Act::Sync(file) => {
                 let path = self.path(number, file)?;
@@ -368,12 +355,35 @@ impl ServerEnd {
         };
         let process = self.session(number)?.process;
         if let Some(list) = self.lists.get_mut(&process)
-            && is_done_once
+            && is_noted
             && outcome == Outcome::Done
         {
             list.add_done(request);
         }
         self.event(|server, now| server.on_done(number, request, outcome, now))
+    }
+
+    fn open(
+        &mut self,
+        (number, request): (ClientNumber, u64),
+        (file, path, writes): (FileNumber, &[u8], bool),
+        fails: bool,
+    ) -> Checked {
+        let index = PATHS.iter().position(|it| it.as_bytes() == path);
+        let index = index.ok_or("an unknown path is opened")?;
+        let id = FileId { device: 1, inode: index as u64 };
+        let result = if fails { Err(failure(Operation::Open)) } else { Ok(id) };
+        let session = self.session(number)?;
+        let process = session.process;
+        if fails {
+            self.shared.check.borrow_mut().on_not_opened((process, file));
+        } else {
+            session.files.insert(file, index);
+            if let Some(list) = self.lists.get_mut(&process) {
+                list.add_file(file, id, writes);
+            }
+        }
+        self.event(|server, now| server.on_opened(number, request, result, now))
     }
 
     fn path(&mut self, number: ClientNumber, file: FileNumber) -> Checked<usize> {

@@ -8,7 +8,7 @@ use crate::remote::message::{
 use crate::remote::reading::ChunkBytes;
 use crate::remote::taken::Taken;
 use crate::view::View;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,6 +41,9 @@ pub(super) struct Requests<R> {
     pub(super) held: Vec<Held>,
     /// Files whose close was deferred and is not done.
     closing: Vec<Closing>,
+    /// Files that were closed before the server was started again, and whose close is not answered.
+    /// They are opened and closed once more, which fails if they were deleted then.
+    pub(super) closed_before: BTreeSet<FileNumber>,
     /// The first failure of each file that no call has returned.
     pub(super) failures: HashMap<FileNumber, Failure>,
     /// The files and views at the server.
@@ -98,6 +101,7 @@ impl<R> Default for Requests<R> {
             deferred: HashMap::new(),
             held: Vec::new(),
             closing: Vec::new(),
+            closed_before: BTreeSet::new(),
             failures: HashMap::new(),
             taken: Taken::default(),
             numbers: 0,
@@ -174,6 +178,26 @@ impl<R> Requests<R> {
         self.made.get(&number).is_some_and(|request| request.call.is_done_once())
     }
 
+    /// A request was done before the server was started again. It is not answered.
+    pub(super) fn on_done_before(&mut self, number: u64) {
+        if let Some(Call::Close { file }) = self.made.get(&number).map(|it| &it.call) {
+            self.closed_before.insert(*file);
+        }
+    }
+
+    /// The outcome of a request: what was done for a file that was closed before the server was
+    /// started again does not fail.
+    pub(super) fn outcome_of(&self, number: u64, outcome: Outcome) -> Outcome {
+        let file = match self.made.get(&number).map(|it| &it.call) {
+            None => self.standing.file_of(number),
+            Some(Call::Open { file, .. } | Call::View { file, .. }) => Some(*file),
+            Some(Call::Sync { file } | Call::Flush { file } | Call::Close { file }) => Some(*file),
+            Some(_) => None,
+        };
+        let was_closed = file.is_some_and(|file| self.closed_before.contains(&file));
+        if was_closed { Outcome::Done } else { outcome }
+    }
+
     /// The number of frames before a request that is not answered.
     pub(super) fn frames_before(&self, number: u64) -> u64 {
         self.made.get(&number).map_or(0, |request| request.frames_before)
@@ -187,7 +211,7 @@ impl<R> Requests<R> {
     /// Views that frames need still are forgotten again.
     pub(super) fn forget_again(&mut self) {
         for request in self.standing.forgotten() {
-            // One that is not answered comes after other frames than when it was.
+            // One that is not answered since an earlier restart has another place by now.
             self.made.entry(request.number).or_insert_with(|| request.clone());
         }
     }

@@ -35,6 +35,11 @@ impl Fences {
         }
     }
 
+    /// A fence failed: the server knows of no write because of it.
+    pub(super) fn on_failed(&mut self, request: u64) {
+        self.0.retain(|it| it.request != request);
+    }
+
     /// The first fence that covers a frame.
     pub(super) fn of(&self, id: u64) -> Option<Fence> {
         self.0.iter().find(|it| it.count > id).copied()

@@ -22,8 +22,10 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
         let in_flight = |it: &&u64| self.sending.outbox.is_in_flight(**it);
         let written = written.iter().filter(in_flight);
         let written: Vec<_> = written.map(|&frame| Written { frame, failure: None }).collect();
-        let staged = self.on_written(&written, now);
+        // That the connection is there again is no progress.
+        let staged = if written.is_empty() { Vec::new() } else { self.on_written(&written, now) };
         for number in done {
+            self.requests.on_done_before(*number);
             if self.requests.is_done_once(*number) && self.line.gate.settle(*number) {
                 self.on_reply(*number, Outcome::Done);
             }
@@ -88,7 +90,10 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             if let Call::Fence { unsent: own } = &mut request.call {
                 *own = unsent.remove(&request.number).unwrap_or_default();
             }
-            self.line.gate.on_asked(request.number, &request.call);
+            // A read is made again under another number, or has its bytes.
+            if !matches!(request.call, Call::Read { .. }) {
+                self.line.gate.on_asked(request.number, &request.call);
+            }
         }
         first
     }

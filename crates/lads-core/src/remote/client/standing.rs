@@ -2,14 +2,17 @@
 
 use super::tail::Target;
 use crate::remote::message::{Call, FileNumber, Request, ViewNumber};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Requests that were answered and not undone.
+/// Requests that were answered and not undone. A file that could not be opened has its number all
+/// the same, and so has a view of it: other requests may be about them.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     /// Files that were opened, and locks, by the numbers of the requests.
     requests: BTreeMap<u64, Call>,
+    /// Of these requests and those for views, the ones that failed.
+    failed: BTreeSet<u64>,
     views: HashMap<ViewNumber, Seen>,
 }
 
@@ -30,14 +33,23 @@ impl Standing {
         self.views.insert(target.view, seen);
     }
 
-    /// A request is answered. `is_needed` tells whether frames of a view are not written.
-    pub(super) fn on_answered(&mut self, request: Request, is_needed: impl Fn(ViewNumber) -> bool) {
+    /// A request is answered: it is done, or failed. `is_needed` tells whether frames of a view are
+    /// not written.
+    pub(super) fn on_answered(
+        &mut self,
+        request: Request,
+        is_done: bool,
+        is_needed: impl Fn(ViewNumber) -> bool,
+    ) {
         let number = request.number;
         match request.call {
+            Call::Lock { .. } if !is_done => {}
             Call::Open { .. } | Call::Lock { .. } => {
                 self.requests.insert(number, request.call);
+                self.failed.extend((!is_done).then_some(number));
             }
             Call::View { view, .. } => {
+                self.failed.extend((!is_done).then_some(number));
                 if let Some(seen) = self.views.get_mut(&view) {
                     seen.number = Some(number);
                 }
@@ -57,9 +69,16 @@ impl Standing {
             Call::Close { file } => {
                 self.requests.retain(|_, it| file_of(it) != Some(file));
                 self.views.retain(|_, seen| seen.target.file != file);
+                self.forget_failed();
             }
             _ => {}
         }
+    }
+
+    fn forget_failed(&mut self) {
+        let Self { requests, failed, views } = self;
+        let is_view = |number| views.values().any(|seen| seen.number == Some(number));
+        failed.retain(|number| requests.contains_key(number) || is_view(*number));
     }
 
     /// The last frame of a view is written.
@@ -69,8 +88,11 @@ impl Standing {
         }
     }
 
-    /// The file of an answered request, if it is made again.
+    /// The file of a request that was done, if it is made again.
     pub(super) fn file_of(&self, number: u64) -> Option<FileNumber> {
+        if self.failed.contains(&number) {
+            return None;
+        }
         let of_view = |seen: &&Seen| seen.number == Some(number);
         let of_view = || self.views.values().find(of_view).map(|seen| seen.target.file);
         self.requests.get(&number).and_then(file_of).or_else(of_view)

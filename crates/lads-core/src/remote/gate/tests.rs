@@ -96,8 +96,12 @@ fn each_request_is_answered_once_with_what_it_asks_for() {
         Call::Lock { file: FILE, kind: super::super::message::LockKind::Shared },
         Call::Unlock { file: FILE },
     ];
-    let numbers =
-        [Call::Size { file: FILE }, Call::End { view }, Call::AddShared { file: FILE, bytes: 1 }];
+    let numbers = [
+        Call::Size { file: FILE },
+        Call::End { view },
+        Call::AddShared { file: FILE, bytes: 1 },
+        Call::Fence { unsent: Vec::new() },
+    ];
     let number = Outcome::Number(MAX);
     for (calls, right, wrong) in
         [(&done[..], Outcome::Done, number), (&numbers[..], number, Outcome::Done)]
@@ -219,26 +223,49 @@ fn only_what_is_read_can_be_lost() {
     assert_eq!(reply(&mut gate, 2, Outcome::Lost), Err(Breach::Answer), "its bytes are here");
 }
 
-/// Whoever was not away, or was told what the server has, does not begin anew.
+const RESUMED: ToClient = ToClient::Resumed { requests: 0, frames: 0 };
+const RESTARTED: ToClient = ToClient::Restarted { written: Vec::new(), done: Vec::new() };
+
 #[test]
-fn a_server_says_once_what_it_has_of_a_client_that_was_away() {
-    let again = || ToClient::Restarted { written: vec![1], done: Vec::new() };
-    let resumed = || ToClient::Resumed { requests: 0, frames: 0 };
-    assert_eq!(greeted(&[]).admit(again(), |_| false), Err(Breach::Greeting));
-    for (first, second) in [(again(), resumed()), (resumed(), again()), (again(), again())] {
-        let mut gate = greeted(&[]);
+fn a_server_resumes_or_was_restarted_once_and_only_after_a_break() {
+    for message in [RESUMED, RESTARTED] {
+        let mut gate = Gate::default();
+        assert_eq!(gate.admit(message.clone(), |_| false), Err(Breach::Greeting));
+        assert_eq!(greeted(&[]).admit(message.clone(), |_| false), Err(Breach::Greeting));
+        gate = greeted(&[]);
         gate.on_connected_again();
-        assert_eq!(gate.admit(first.clone(), |_| false), Err(Breach::Greeting));
-        gate.admit(hello(), |_| false).unwrap();
-        gate.admit(first, |_| false).unwrap();
-        assert_eq!(gate.admit(second, |_| false), Err(Breach::Greeting));
+        assert_eq!(gate.admit(message.clone(), |_| false), Err(Breach::Greeting), "no greeting");
+        for second in [RESUMED, RESTARTED] {
+            gate = greeted(&[]);
+            gate.on_connected_again();
+            gate.admit(hello(), |_| false).unwrap();
+            assert_eq!(gate.admit(message.clone(), |_| false), Ok(message.clone()));
+            assert_eq!(gate.admit(second, |_| false), Err(Breach::Greeting), "{message:?} before");
+        }
     }
 }
 
 #[test]
-fn a_fence_is_answered_with_a_number_and_a_return_with_nothing() {
-    let returned = Call::Return { frames: 0, writes: Vec::new() };
-    let mut gate = greeted(&[Call::Fence { unsent: Vec::new() }, returned]);
+fn a_fence_is_answered_with_a_number() {
+    let mut gate = greeted(&[Call::Fence { unsent: Vec::new() }]);
     assert_eq!(reply(&mut gate, 0, Outcome::Done), Err(Breach::Answer));
     assert_eq!(reply(&mut gate, 0, Outcome::Number(5)), Ok(()));
+}
+
+#[test]
+fn no_answer_is_owed_for_the_return_of_a_client() {
+    let back = Call::Return { frames: 0, writes: Vec::new() };
+    for outcome in [Outcome::Done, Outcome::Number(u64::MAX), Outcome::Lost] {
+        let mut gate = greeted(std::slice::from_ref(&back));
+        assert_eq!(reply(&mut gate, 0, outcome), Ok(()), "it is not looked at");
+        assert_eq!(reply(&mut gate, 0, outcome), Err(Breach::Unasked));
+    }
+    assert_eq!(frame(&mut greeted(&[back]), 0, 0, 1), Err(Breach::Frame));
+}
+
+#[test]
+fn a_request_that_was_done_before_a_restart_is_not_answered() {
+    let mut gate = greeted(&[Call::Delete { path: Vec::new() }]);
+    assert!(gate.settle(0) && !gate.settle(0) && !gate.settle(1));
+    assert_eq!(reply(&mut gate, 0, Outcome::Done), Err(Breach::Unasked));
 }

@@ -104,16 +104,19 @@ impl Server {
         Ok(())
     }
 
-    /// A client is gone before all goes on. It may come again: its connection broke, or it was
-    /// given up because others are away as well.
+    /// A client is gone before all goes on. It may come again unless it left: its
+    /// connection broke, or it was given up because others are away as well.
     pub(super) fn on_gone_in_return(&mut self, number: ClientNumber) {
         let Some(client) = self.clients.get_mut(&number) else { return };
         let Some(returning) = &mut self.returning else { return };
         if std::mem::take(&mut client.returns) != Return::Done
+            && !client.is_leaving
             && let Some(ticket) = client.ticket.take()
         {
-            returning.expected.insert(ticket, std::mem::take(&mut client.known));
+            // A file that is being opened for it was known before.
+            returning.expected.insert(ticket, client.known.clone());
         }
+        self.end_return_if_all_are_here();
     }
 
     /// The time is over if all that were expected are here. `away`: for how long this process was

@@ -18,7 +18,8 @@ impl Session {
     /// Does a task, and reports it.
     pub(super) fn do_task(self: &Arc<Self>, Task { request, act }: Task) -> Result<(), Breach> {
         let done = |result: Result<(), Failure>| result.map(|()| Outcome::Done);
-        let is_done_once = matches!(act, Act::SetSize(..) | Act::Preallocate(..) | Act::Delete(_));
+        let is_noted = matches!(act, Act::SetSize(..) | Act::Preallocate(..) | Act::Delete(_))
+            || matches!(act, Act::Close { is_usable: true, .. });
         let outcome = match act {
             Act::Open { file, path, mode } => return self.open(request, file, &path, mode),
             Act::Read { file, extent } => return self.read(request, file, &extent),
@@ -36,7 +37,7 @@ impl Session {
             }
             Act::Delete(path) => done(self.delete(&path)),
         };
-        if let Some(list) = self.list.as_ref().filter(|_| is_done_once && outcome.is_ok()) {
+        if let Some(list) = self.list.as_ref().filter(|_| is_noted && outcome.is_ok()) {
             list.add_request(request);
         }
         let outcome = outcome.unwrap_or_else(Outcome::Failed);

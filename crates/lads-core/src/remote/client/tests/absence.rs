@@ -5,14 +5,14 @@ use crate::remote::message::Ticket;
 
 impl Program {
     /// A program that can connect again.
-    fn with_ticket() -> Self {
+    pub(super) fn with_ticket() -> Self {
         let mut program = Self::new(None);
         program.deliver(ToClient::Ticket(Ticket([7; 16])));
         program
     }
 
     /// The connection breaks, and is made again by a server that has as many requests and frames.
-    fn come_back(&mut self, requests: u64, frames: u64) {
+    pub(super) fn come_back(&mut self, requests: u64, frames: u64) {
         assert!(self.client.on_broken("cut", self.now));
         assert!(self.calls().is_empty() && self.send().is_empty());
         self.client.on_connected(self.now);

@@ -1,203 +1,414 @@
-//! Clients of a server that was started again.
+//! A server that was started again, and the clients of the one before.
 
 use super::*;
 use crate::limits::CLIENT_ANNOUNCED_MAX;
 use crate::remote::message::Fenced;
-use crate::remote::policy::RETURN_MAX;
-use crate::remote::server::Known;
+use crate::remote::order;
 
+const UNTIL: Duration = Duration::from_secs(30);
 const OTHER: FileId = FileId { device: 1, inode: 2 };
-const MODE: OpenMode = OpenMode { reads: true, writes: true, creates: true, is_new: true };
 
 fn ticket(client: usize) -> Ticket {
     Ticket([u8::try_from(client).unwrap(); 16])
 }
 
-fn fenced(fence: u64, position: u64, length: u32) -> Fenced {
-    let unsent = Unsent { write: WriteNumber(1), view: VIEW, position, length };
-    Fenced { fence, unsent }
+/// A server that expects these clients. Each had the file open.
+fn expecting(clients: &[usize]) -> Server {
+    let mut server = Server::new("host".to_owned(), 4, 2, 9);
+    let known = || Known::from([(FILE, (ID, true))]);
+    let expected = clients.iter().map(|client| (ticket(*client), known()));
+    server.expect(expected.collect(), NOW + UNTIL);
+    server
+}
+
+fn open() -> Call {
+    let mode = OpenMode { reads: true, writes: true, creates: true, is_new: true };
+    Call::Open { file: FILE, path: Vec::new(), mode, group: [7; 16] }
+}
+
+fn view() -> Call {
+    let mut filetype = Vec::new();
+    Datatype::Bytes(1).write(&mut filetype);
+    Call::View { view: VIEW, file: FILE, displacement: 0, filetype }
+}
+
+fn write(position: u64, length: u32) -> Unsent {
+    Unsent { write: WriteNumber(1), view: VIEW, position, length }
 }
 
 impl World {
-    /// Two clients are expected that had the file open, and both have come.
-    fn started_again() -> Self {
-        let mut server = Server::new("host".to_owned(), 4, 2, 50);
-        let known = || Known::from([(FILE, (ID, true))]);
-        let expected = [0, 1].map(|client| (ticket(client), known()));
-        server.expect(expected.into(), NOW + RETURN_MAX);
-        let none = || (Vec::new(), Vec::new());
-        let clients = [0, 1].map(|it| server.readmit(ticket(it), none(), NOW).unwrap());
-        Self { server, clients, requests: [5; 2] }
+    /// Two clients; those of them that are expected are here again, the others are new.
+    fn again(expected: &[usize]) -> Self {
+        let mut server = expecting(expected);
+        let clients = [0, 1].map(|client| match expected.contains(&client) {
+            true => server.readmit(ticket(client), (vec![3], vec![4]), NOW).unwrap(),
+            false => server.connect(ticket(client), NOW),
+        });
+        let requests = [0, 1].map(|client| if expected.contains(&client) { 10 } else { 0 });
+        Self { server, clients, requests }
     }
 
-    fn open_again(&mut self, client: usize, id: FileId) {
-        self.ask(client, Call::Open { file: FILE, path: Vec::new(), mode: MODE, group: [7; 16] });
-        let Task { request, act } = self.task(client).unwrap();
-        let Act::Open { mode, .. } = act else { panic!("{act:?}") };
-        assert!(!mode.creates && !mode.is_new, "it is there");
-        self.server.on_opened(self.clients[client], request, Ok(id), NOW).unwrap();
-        let mut filetype = Vec::new();
-        Datatype::Bytes(1).write(&mut filetype);
-        self.ask(client, Call::View { view: VIEW, file: FILE, displacement: 0, filetype });
+    /// Only the first of two expected clients is here.
+    fn alone() -> Self {
+        let mut server = expecting(&[0, 1]);
+        let first = server.readmit(ticket(0), (Vec::new(), Vec::new()), NOW).unwrap();
+        Self { server, clients: [first, ClientNumber(u64::MAX)], requests: [10; 2] }
     }
 
-    fn come_back(&mut self, client: usize, writes: Vec<Fenced>) {
-        self.open_again(client, ID);
-        self.ask(client, Call::Return { frames: 0, writes });
-        self.requests[client] = 3;
-    }
-
-    fn breaches(&mut self, client: usize, call: Call) {
+    fn try_ask(&mut self, client: usize, call: Call) -> Result<(), Breach> {
         let request = Request { number: self.requests[client], frames_before: 0, call };
-        let message = ToServer::Request(request);
-        self.server.on_message(self.clients[client], message, NOW).unwrap_err();
+        self.requests[client] += 1;
+        self.server.on_message(self.clients[client], ToServer::Request(request), NOW)
+    }
+
+    fn opened(&mut self, client: usize, id: FileId) -> OpenMode {
+        self.ask(client, open());
+        let Some(Task { request, act: Act::Open { mode, .. } }) = self.task(client) else {
+            panic!("a client that returns opens its files")
+        };
+        self.server.on_opened(self.clients[client], request, Ok(id), NOW).unwrap();
+        mode
+    }
+
+    /// A client has its file and its view again.
+    fn open_again(&mut self, client: usize) {
+        self.opened(client, ID);
+        self.ask(client, view());
+    }
+
+    fn back(&mut self, client: usize, frames: u64, writes: Vec<Fenced>) {
+        self.ask(client, Call::Return { frames, writes });
+        // What follows has the numbers that it had before.
+        self.requests[client] = 2;
+    }
+
+    fn read(&mut self, client: usize, position: u64) -> u64 {
+        self.ask(client, Call::Read { view: VIEW, position, length: 1 })
+    }
+
+    fn end_of_time(&mut self) {
+        assert_eq!(self.server.silent(NOW + UNTIL, Duration::ZERO, SILENCE_MAX), []);
+    }
+}
+
+const BREACH: Breach = Breach::Order(order::Breach::Request);
+
+#[test]
+fn a_client_that_returns_hears_what_was_done_and_gets_no_other_ticket() {
+    let mut world = World::again(&[0]);
+    let messages = world.server.next_messages(world.clients[0]).unwrap();
+    let hello = ToClient::Hello { version: VERSION, name: "host".to_owned() };
+    assert_eq!(messages, [hello, ToClient::Restarted { written: vec![3], done: vec![4] }]);
+    assert_eq!(world.server.find(ticket(0)), Some(world.clients[0]));
+    assert!(
+        !world.server.has_messages(world.clients[0]),
+        "no room for frames whose number is open"
+    );
+    world.back(0, 5, Vec::new());
+    let messages = world.server.next_messages(world.clients[0]).unwrap();
+    assert_eq!(messages, [ToClient::Grant(4)], "no answer");
+}
+
+#[test]
+fn nothing_is_done_for_anybody_until_all_clients_have_returned() {
+    let mut world = World::again(&[0, 1]);
+    let new = world.server.connect(ticket(5), NOW);
+    let delete = Request { number: 0, frames_before: 0, call: Call::Delete { path: Vec::new() } };
+    world.server.on_message(new, ToServer::Request(delete), NOW).unwrap();
+    world.open_again(0);
+    world.back(0, 5, Vec::new());
+    world.server.next_messages(world.clients[0]).unwrap();
+    assert_eq!(world.send(0, 0..10, false), None);
+    let read = Call::Read { view: VIEW, position: 0, length: 1 };
+    let request = Request { number: 7, frames_before: 6, call: read };
+    world.server.on_message(world.clients[0], ToServer::Request(request), NOW).unwrap();
+    world.open_again(1);
+    assert_eq!((world.task(0), world.server.has_task(new)), (None, false));
+    world.back(1, 0, Vec::new());
+    assert!(world.server.has_task(new));
+    let first = world.clients[0];
+    let work = world.server.next_work();
+    assert!(matches!(work, Some(Work::Write { client, frame: 5, .. }) if client == first));
+    assert_eq!(world.task(0), None, "it waits for the write");
+    world.server.on_written(first, 5, None, NOW).unwrap();
+    assert_eq!(world.task(0).map(|task| task.request), Some(7));
+}
+
+#[test]
+fn the_time_for_clients_that_return_ends() {
+    let mut world = World::alone();
+    world.open_again(0);
+    world.back(0, 0, Vec::new());
+    let size = world.ask(0, Call::Size { file: FILE });
+    let before = NOW + UNTIL.checked_sub(Duration::from_secs(1)).unwrap();
+    assert_eq!(world.server.silent(before, Duration::ZERO, SILENCE_MAX), []);
+    assert_eq!(world.task(0), None);
+    let stopped = Duration::from_secs(2);
+    assert_eq!(world.server.silent(NOW + UNTIL, stopped, SILENCE_MAX), []);
+    assert_eq!(world.task(0), None, "the server was stopped for two of these seconds");
+    assert_eq!(world.server.silent(NOW + UNTIL + stopped, Duration::ZERO, SILENCE_MAX), []);
+    assert_eq!(world.task(0).map(|task| task.request), Some(size));
+}
+
+#[test]
+fn a_client_that_comes_or_returns_too_late_is_refused() {
+    let mut world = World::alone();
+    assert!(world.server.knows(ticket(0)) && world.server.knows(ticket(1)));
+    assert!(!world.server.knows(ticket(2)));
+    world.opened(0, ID);
+    world.server.next_messages(world.clients[0]).unwrap();
+    world.end_of_time();
+    assert!(world.server.is_over(world.clients[0]), "it has begun and not returned");
+    let messages = world.server.next_messages(world.clients[0]).unwrap();
+    assert!(messages.contains(&ToClient::Fatal(LATE.to_owned())), "{messages:?}");
+    for client in [0, 1] {
+        assert_eq!(world.server.readmit(ticket(client), (Vec::new(), Vec::new()), NOW), None);
+        assert!(!world.server.knows(ticket(client)));
+    }
+}
+
+const LATE: &str = "the server was started again, and this client did not return in time";
+
+#[test]
+fn nothing_is_held_up_if_nobody_is_expected() {
+    let mut world = World::again(&[]);
+    assert_eq!(world.server.readmit(ticket(0), (Vec::new(), Vec::new()), NOW), None);
+    world.ask(0, Call::Delete { path: Vec::new() });
+    assert!(world.task(0).is_some());
+}
+
+#[test]
+fn what_a_client_may_have_written_that_does_not_come_is_lost_for_those_with_the_file_open() {
+    for is_written in [false, true] {
+        let mut server = Server::new("host".to_owned(), 4, 2, 9);
+        let mine = Known::from([(FILE, (ID, true))]);
+        let other = Known::from([(FILE, (ID, is_written))]);
+        server.expect(HashMap::from([(ticket(0), mine), (ticket(1), other)]), NOW + UNTIL);
+        let first = server.readmit(ticket(0), (Vec::new(), Vec::new()), NOW).unwrap();
+        let second = server.connect(ticket(2), NOW);
+        let mut world = World { server, clients: [first, second], requests: [10, 0] };
+        world.open_again(0);
+        world.back(0, 0, Vec::new());
+        world.end_of_time();
+        world.replies(0);
+        let read = world.read(0, 5);
+        assert_eq!(world.replies(0), if is_written { vec![(read, Outcome::Lost)] } else { vec![] });
+        assert_eq!(world.task(0).is_some(), !is_written);
     }
 }
 
 #[test]
-fn nothing_is_done_for_anybody_until_all_have_returned() {
-    let mut world = World::started_again();
-    let new = world.server.connect(Ticket([9; 16]), NOW);
-    let call = Call::Open { file: FILE, path: Vec::new(), mode: MODE, group: [1; 16] };
-    let open = ToServer::Request(Request { number: 0, frames_before: 0, call });
-    world.server.on_message(new, open, NOW).unwrap();
-    let is_grant = |it: &ToClient| matches!(it, ToClient::Grant(_));
-    let grants = |world: &mut World, client: usize| {
-        let number = world.clients[client];
-        world.server.next_messages(number).unwrap().iter().any(is_grant)
-    };
-    assert!(!grants(&mut world, 0), "the numbers of its frames are not known");
-    world.come_back(0, Vec::new());
-    assert!(grants(&mut world, 0));
-    world.ask(0, Call::Size { file: FILE });
-    assert_eq!((world.task(0), world.server.next_task(new)), (None, None));
-    world.come_back(1, Vec::new());
-    assert_eq!(world.task(0).unwrap().act, Act::Size(FILE));
-    let task = world.server.next_task(new).unwrap();
-    assert!(matches!(task.act, Act::Open { mode: MODE, .. }), "it is a new client");
+fn a_client_that_has_returned_and_is_gone_before_the_others_is_expected_again() {
+    for is_leaving in [false, true] {
+        let mut world = World::again(&[0, 1]);
+        world.open_again(0);
+        world.open_again(1);
+        world.back(0, 0, Vec::new());
+        if is_leaving {
+            world.server.on_message(world.clients[0], ToServer::Bye, NOW).unwrap();
+            assert!(!world.server.on_broken(world.clients[0], NOW), "it does not come back");
+        }
+        world.server.on_gone(world.clients[0], None);
+        world.back(1, 0, Vec::new());
+        assert_eq!(world.server.knows(ticket(0)), !is_leaving);
+        if !is_leaving {
+            world.end_of_time();
+        }
+        world.replies(1);
+        let read = world.read(1, 0);
+        let lost = if is_leaving { vec![] } else { vec![(read, Outcome::Lost)] };
+        assert_eq!(world.replies(1), lost, "one that leaves has written all");
+    }
+}
+
+/// All others waited for it.
+#[test]
+fn a_client_that_leaves_before_it_has_returned_is_not_waited_for() {
+    let mut world = World::again(&[0, 1]);
+    world.open_again(1);
+    world.back(1, 0, Vec::new());
+    world.server.on_message(world.clients[0], ToServer::Bye, NOW).unwrap();
+    assert!(!world.server.on_broken(world.clients[0], NOW));
+    world.server.on_gone(world.clients[0], None);
+    assert!(!world.server.knows(ticket(0)));
+    world.replies(1);
+    world.read(1, 0);
+    assert!(world.task(1).is_some());
 }
 
 #[test]
-fn writes_are_done_in_the_order_of_their_fences() {
-    let mut world = World::started_again();
-    world.come_back(0, vec![fenced(9, 0, 10)]);
-    world.come_back(1, vec![fenced(5, 5, 10)]);
-    // Both take their grants.
-    (0..2).for_each(|client| drop(world.replies(client)));
-    let [first, second] = world.clients;
-    assert_eq!(world.send(0, 0..10, true), Some(Work::Drop { client: first, frame: 0 }));
-    let Some(Work::Write { client, .. }) = world.send(1, 5..15, true) else {
-        panic!("nothing is before it");
-    };
-    assert_eq!(client, second);
-    let fence = world.ask(0, Call::Fence { unsent: Vec::new() });
-    assert!(world.replies(0).contains(&(fence, Outcome::Number(50))));
+fn writes_of_all_clients_are_done_in_the_order_of_their_fences() {
+    for fences in [[4, 6], [6, 4]] {
+        let mut world = World::again(&[0, 1]);
+        for client in [0, 1] {
+            world.open_again(client);
+            let unsent = write(5 * client as u64, 10);
+            world.back(client, 0, vec![Fenced { fence: fences[client], unsent }]);
+        }
+        let [first, second] = if fences[0] < fences[1] { [0, 1] } else { [1, 0] };
+        let messages = [0, 1].map(|it| world.server.next_messages(world.clients[it]).unwrap());
+        assert!(messages.iter().flatten().all(|it| !matches!(it, ToClient::Recall(_))));
+        let range = |client: usize| 5 * client as u64..5 * client as u64 + 10;
+        let refused = Work::Drop { client: world.clients[second], frame: 0 };
+        assert_eq!(world.send(second, range(second), true), Some(refused));
+        let work = world.send(first, range(first), true);
+        let client = world.clients[first];
+        assert!(matches!(work, Some(Work::Write { client: it, .. }) if it == client), "{work:?}");
+    }
 }
 
 #[test]
-fn what_a_client_wrote_that_does_not_come_is_lost_when_the_time_is_over() {
-    let mut world = World::started_again();
-    world.come_back(0, Vec::new());
-    let read = world.ask(0, Call::Read { view: VIEW, position: 0, length: 10 });
-    // Its connection breaks before it has returned.
-    let late = world.clients[1];
-    assert!(!world.server.on_broken(late, NOW));
-    world.server.on_gone(late, None);
-    assert!(world.server.knows(ticket(1)) && world.server.find(ticket(1)).is_none());
-    let end = NOW + RETURN_MAX;
-    world.server.silent(end, Duration::ZERO, SILENCE_MAX);
-    assert!(world.replies(0).contains(&(read, Outcome::Lost)));
-    assert!(!world.server.knows(ticket(1)));
-    assert_eq!(world.server.readmit(ticket(1), (Vec::new(), Vec::new()), end), None);
+fn a_fence_after_the_restart_has_a_larger_number_than_those_before() {
+    let mut world = World::again(&[0]);
+    world.open_again(0);
+    world.back(0, 0, Vec::new());
+    world.replies(0);
+    let fence = world.announce(0, 0, 10);
+    assert_eq!(world.replies(0), [(fence, Outcome::Number(9))]);
 }
 
 #[test]
-fn a_client_whose_connection_breaks_before_it_has_returned_comes_again() {
-    let mut world = World::started_again();
-    world.come_back(0, Vec::new());
-    let size = world.ask(0, Call::Size { file: FILE });
-    world.server.on_gone(world.clients[1], None);
-    world.clients[1] = world.server.readmit(ticket(1), (vec![1], vec![2]), NOW).unwrap();
-    let said = world.server.next_messages(world.clients[1]).unwrap();
-    let expected = ToClient::Restarted { written: vec![1], done: vec![2] };
-    assert!(matches!(said[0], ToClient::Hello { .. }) && said[1] == expected, "{said:?}");
-    world.requests[1] = 5;
-    world.come_back(1, Vec::new());
-    assert_eq!(world.task(0), Some(Task { request: size, act: Act::Size(FILE) }));
+fn what_a_returning_client_names_and_does_not_have_ends_its_connection() {
+    let unsent = write(0, 10);
+    let wrong = Unsent { view: ViewNumber(5), ..unsent };
+    for writes in [vec![wrong], vec![unsent; 2]] {
+        let mut world = World::again(&[0]);
+        world.open_again(0);
+        world.back(0, 0, writes.iter().map(|&unsent| Fenced { fence: 1, unsent }).collect());
+        assert!(world.server.is_over(world.clients[0]));
+    }
+    let mut world = World::again(&[0]);
+    let far = Call::Return { frames: u64::MAX, writes: Vec::new() };
+    let writes = vec![Fenced { fence: 1, unsent }; CLIENT_ANNOUNCED_MAX + 1];
+    for call in [far, Call::Return { frames: 0, writes }] {
+        assert_eq!(world.try_ask(0, call), Err(Breach::Order(order::Breach::Number)));
+    }
 }
 
 #[test]
-fn a_connected_client_that_does_not_return_in_time_is_given_up() {
-    let mut world = World::started_again();
-    world.come_back(0, Vec::new());
-    world.server.silent(NOW + RETURN_MAX, RETURN_MAX, SILENCE_MAX);
-    assert!(!world.server.is_over(world.clients[1]), "this process was stopped");
-    world.server.silent(NOW + RETURN_MAX * 2, Duration::ZERO, SILENCE_MAX);
-    assert!(world.server.is_over(world.clients[1]) && !world.server.is_over(world.clients[0]));
+fn a_known_file_is_neither_made_nor_has_to_be_new() {
+    let mut world = World::again(&[0]);
+    let mode = world.opened(0, ID);
+    assert!(!mode.creates && !mode.is_new && mode.reads && mode.writes);
+    world.back(0, 0, Vec::new());
+    let mode = world.opened(1, ID);
+    assert!(mode.creates && mode.is_new, "the other client is new");
 }
 
 #[test]
-fn a_file_that_was_replaced_cannot_be_used() {
-    let mut world = World::started_again();
-    world.open_again(0, OTHER);
-    let stale = |(_, outcome): &(u64, Outcome)| *outcome == Outcome::Failed(STALE);
-    assert!(world.replies(0).iter().any(stale));
+fn another_file_than_the_one_that_was_open_is_stale() {
+    let mut world = World::again(&[0]);
+    world.opened(0, OTHER);
+    assert_eq!(world.replies(0), [(10, Outcome::Failed(STALE))]);
+    world.back(0, 0, Vec::new());
+    let size = world.ask(0, Call::Flush { file: FILE });
+    assert_eq!(world.replies(0), [(size, Outcome::Failed(STALE))]);
 }
 
 #[test]
-fn locks_are_held_again() {
-    let mut world = World::started_again();
-    world.open_again(0, ID);
-    let lock = |kind| Call::Lock { file: FILE, kind };
-    let held = world.ask(0, lock(LockKind::Exclusive));
-    assert!(world.replies(0).contains(&(held, Outcome::Done)));
-    world.ask(0, Call::Return { frames: 0, writes: Vec::new() });
-    world.requests[0] = 3;
-    world.come_back(1, Vec::new());
-    let waits = world.ask(1, lock(LockKind::Shared));
-    assert!(world.replies(1).iter().all(|(request, _)| *request != waits));
-    world.ask(0, Call::Unlock { file: FILE });
+fn a_lock_that_was_held_is_held_again() {
+    let lock = || Call::Lock { file: FILE, kind: LockKind::Exclusive };
+    let mut world = World::again(&[0, 1]);
+    world.open_again(0);
+    world.open_again(1);
+    // The other one had waited for it, and asks again after its return.
+    world.back(1, 0, Vec::new());
+    let waits = world.ask(1, lock());
+    world.ask(0, lock());
+    assert!(world.replies(0).contains(&(12, Outcome::Done)));
+    world.back(0, 0, Vec::new());
+    assert!(!world.replies(1).contains(&(waits, Outcome::Done)));
+    world.ask(0, UNLOCK);
     assert_eq!(world.replies(1), [(waits, Outcome::Done)]);
 }
 
 /// It did not hear of the answer, and another client has the lock.
 #[test]
 fn a_lock_that_was_given_back_before_is_given_back_once() {
-    let mut world = World::started_again();
+    let mut world = World::again(&[0, 1]);
     let lock = || Call::Lock { file: FILE, kind: LockKind::Exclusive };
     for client in [1, 0] {
-        world.open_again(client, ID);
+        world.open_again(client);
         world.ask(client, lock());
     }
     for client in 0..2 {
-        world.ask(client, Call::Return { frames: 0, writes: Vec::new() });
-        world.requests[client] = 3;
+        world.back(client, 0, Vec::new());
         drop(world.replies(client));
     }
-    let unlock = world.ask(0, Call::Unlock { file: FILE });
+    let unlock = world.ask(0, UNLOCK);
     // Its lock was asked for again with the third request.
-    assert_eq!(world.replies(0), [(7, Outcome::Done), (unlock, Outcome::Done)]);
+    assert_eq!(world.replies(0), [(12, Outcome::Done), (unlock, Outcome::Done)]);
     let waits = world.ask(0, lock());
     assert!(world.replies(0).is_empty(), "the other one has it");
-    world.ask(1, Call::Unlock { file: FILE });
+    world.ask(1, UNLOCK);
     assert_eq!(world.replies(0), [(waits, Outcome::Done)]);
 }
 
 #[test]
-fn a_client_that_returns_wrongly_breaks_the_protocol() {
-    let back = |frames, writes| Call::Return { frames, writes };
-    let mut world = World::new();
-    world.breaches(0, back(0, Vec::new()));
-    let mut world = World::started_again();
-    world.open_again(0, ID);
-    world.breaches(0, Call::Close { file: FILE });
-    let mut world = World::started_again();
-    world.breaches(0, back(u64::MAX, Vec::new()));
-    world.breaches(1, back(0, vec![fenced(1, 0, 1); CLIENT_ANNOUNCED_MAX + 1]));
-    // Those of a view that it does not have.
-    let mut world = World::started_again();
-    world.ask(0, back(0, vec![fenced(1, 0, 1)]));
-    world.come_back(1, Vec::new());
-    assert!(world.server.is_over(world.clients[0]) && !world.server.is_over(world.clients[1]));
-    world.breaches(1, back(0, Vec::new()));
+fn a_client_whose_connection_breaks_before_it_has_returned_may_come_again() {
+    let mut world = World::again(&[0, 1]);
+    world.open_again(1);
+    world.back(1, 0, Vec::new());
+    let broken = world.clients[0];
+    world.ask(0, open());
+    let late = world.task(0).unwrap();
+    assert!(!world.server.on_broken(broken, NOW), "nothing of it is kept");
+    world.server.on_gone(broken, None);
+    assert!(world.server.knows(ticket(0)) && world.server.find(ticket(0)).is_none());
+    assert!(world.server.on_opened(broken, late.request, Ok(ID), NOW).is_ok());
+    assert!(world.server.is_ended(broken));
+    world.clients[0] = world.server.readmit(ticket(0), (Vec::new(), Vec::new()), NOW).unwrap();
+    world.requests[0] = 10;
+    let mode = world.opened(0, ID);
+    assert!(!mode.creates, "it is known still");
+    world.server.forget(broken);
+    world.back(0, 0, Vec::new());
+    world.replies(1);
+    let add = world.ask(1, Call::AddShared { file: FILE, bytes: 1 });
+    let Outcome::Failed(failure) = world.replies(1)[0].1 else { panic!("{add}") };
+    assert_eq!(failure.errno, 116, "the pointer of the group is not known");
+}
+
+#[test]
+fn a_client_whose_connection_breaks_after_its_return_resumes() {
+    let mut world = World::again(&[0, 1]);
+    world.open_again(0);
+    world.back(0, 5, Vec::new());
+    let heard = world.server.next_messages(world.clients[0]).unwrap();
+    let heard = heard.iter().filter(|it| it.is_counted()).count() as u64;
+    assert!(world.server.on_broken(world.clients[0], NOW));
+    assert_eq!(world.server.readmit(ticket(0), (Vec::new(), Vec::new()), NOW), None);
+    assert_eq!(world.server.resume(world.clients[0], heard, NOW), Ok(true));
+    let resumed = ToClient::Resumed { requests: 0, frames: 5 };
+    assert_eq!(world.server.next_messages(world.clients[0]).unwrap()[1..], [resumed]);
+    world.open_again(1);
+    world.back(1, 0, Vec::new());
+    world.read(0, 0);
+    assert!(world.task(0).is_some());
+}
+
+#[test]
+fn a_client_that_returns_asks_for_nothing_else_before() {
+    let calls = [
+        Call::Close { file: FILE },
+        Call::Read { view: VIEW, position: 0, length: 1 },
+        Call::Fence { unsent: Vec::new() },
+        Call::Delete { path: Vec::new() },
+        Call::Forget { view: VIEW },
+        Call::SetSize { file: FILE, size: 0 },
+    ];
+    for call in calls {
+        let mut world = World::again(&[0]);
+        world.open_again(0);
+        assert_eq!(world.try_ask(0, call.clone()), Err(BREACH), "{call:?}");
+    }
+}
+
+#[test]
+fn only_a_client_that_returns_says_so_and_once() {
+    let back = || Call::Return { frames: 0, writes: Vec::new() };
+    let mut world = World::again(&[0]);
+    world.back(0, 0, Vec::new());
+    assert_eq!(world.try_ask(0, back()), Err(BREACH), "twice");
+    assert_eq!(world.try_ask(1, back()), Err(BREACH), "it is new");
 }
