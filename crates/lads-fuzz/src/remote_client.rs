@@ -8,6 +8,7 @@ mod absence;
 mod buffers;
 mod program;
 mod reads;
+mod restart;
 mod server;
 
 use crate::choices::Choices;
@@ -72,6 +73,8 @@ pub struct Reached {
     pub loaded: u64,
     /// How often the connection was made again.
     pub resumed: u64,
+    /// How often it was made again to a server that was started again.
+    pub restarted: u64,
     /// Whether the server broke the protocol.
     pub is_refused: bool,
 }
@@ -338,7 +341,7 @@ impl<'a> Host<'a> {
         self.greet();
         for _ in 0..ROUNDS_MAX {
             self.now += Duration::from_secs(1);
-            if self.server.granted < BUFFERS {
+            if self.server.granted < BUFFERS && !self.server.standing.is_returning() {
                 self.grant(BUFFERS);
             }
             (0..self.files.len()).for_each(|place| self.copy(place));
@@ -351,6 +354,7 @@ impl<'a> Host<'a> {
             }
         }
         assert!(self.is_quiet(), "it never ends: {:?}", self.client);
+        self.server.standing.check_frames();
         assert!(self.client.is_written() && self.client.unwritten_bytes() == 0);
         let waits = [self.client.until_written(), Wait::RoomForRead, Wait::FewUnsent];
         waits.iter().for_each(|wait| assert!(!self.client.is_waiting(wait), "{wait:?}"));

@@ -6,6 +6,7 @@
 
 mod absence;
 mod hostile;
+mod returning;
 mod sound;
 
 use crate::choices::Choices;
@@ -15,12 +16,13 @@ use lads_core::layout::Layout;
 use lads_core::limits::ALIGNMENT_BYTES;
 use lads_core::remote::locks::{ClientNumber, FileId};
 use lads_core::remote::message::{
-    Failure, FileNumber, OpenMode, Outcome, Ticket, ToClient, ToServer, VERSION,
+    Call, Failure, FileNumber, OpenMode, Outcome, Ticket, ToClient, ToServer, VERSION,
 };
 use lads_core::remote::scatter::scatter;
-use lads_core::remote::server::{Act, Breach, Server, Task, Work};
+use lads_core::remote::server::{Act, Breach, Known, Server, Task, Work};
 use lads_core::units::{Instant, OstId};
 use lads_core::view::{Run, View};
+use returning::Phase;
 use sound::Sound;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -64,6 +66,10 @@ pub struct Reached {
     pub answered: u32,
     /// How often a client came back.
     pub resumed: u32,
+    /// How often the server was started again.
+    pub restarted: u32,
+    /// How often a client has returned to such a server.
+    pub returned: u32,
     /// Whether a client broke the protocol.
     pub is_refused: bool,
 }
@@ -96,17 +102,20 @@ struct Writing {
 struct Client {
     number: ClientNumber,
     ticket: Ticket,
+    /// The number of the next request, and the least one that the server takes.
+    next: u64,
     requests: u64,
     /// Frames that have come and were not dropped for the client to send them again.
     frames: u64,
-    /// All frames that were sent, and how many more may be.
+    /// All frames that were sent to this server, the number of the first, and how many more may be.
     sent: Vec<Row>,
+    first_frame: u64,
     room: u32,
     /// Frames that are here, and of which nothing was said.
     here: BTreeSet<u64>,
     answered: BTreeSet<u64>,
-    /// Tasks that were taken, and the number of the connection at that time.
-    tasks: Vec<(Task, u32)>,
+    /// Tasks that were taken, for whom, and the number of the connection at that time.
+    tasks: Vec<(Task, ClientNumber, u32)>,
     /// Reads whose bytes are being sent.
     sending: Vec<(u64, u32)>,
     /// The number of the connection.
@@ -123,6 +132,13 @@ struct Client {
     /// Whether it has said that it will not come back.
     is_leaving: bool,
     is_over: bool,
+    phase: Phase,
+    /// The lists of the owner: open files, frames that were written, and requests that were done.
+    known: Known,
+    /// The files that it had open when the server was started again.
+    listed: Known,
+    written: Vec<u64>,
+    done: Vec<u64>,
     /// What it remembers; `None`: it says anything.
     sound: Option<Sound>,
 }
@@ -132,9 +148,11 @@ impl Client {
         Self {
             number,
             ticket,
+            next: 0,
             requests: 0,
             frames: 0,
             sent: Vec::new(),
+            first_frame: 0,
             room: 0,
             here: BTreeSet::new(),
             answered: BTreeSet::new(),
@@ -149,6 +167,11 @@ impl Client {
             is_away: false,
             is_leaving: false,
             is_over: false,
+            phase: Phase::default(),
+            known: Known::new(),
+            listed: Known::new(),
+            written: Vec::new(),
+            done: Vec::new(),
             sound,
         }
     }
@@ -160,7 +183,8 @@ impl Client {
 
     /// Frames that are sent and not here: the connection broke.
     fn unsent(&self) -> usize {
-        self.sent.len() - usize::try_from(self.frames).expect("inputs are short")
+        let come = self.frames - self.first_frame;
+        self.sent.len() - usize::try_from(come).expect("inputs are short")
     }
 
     /// Frames that are here, and for which the client knows that there is room.
@@ -173,6 +197,12 @@ struct Host<'a> {
     choices: Choices<'a>,
     server: Server,
     clients: [Client; 2],
+    /// Clients whose connection broke before they had returned.
+    gone: Vec<ClientNumber>,
+    /// Until when clients may return, unless the owner has looked since.
+    until: Option<Instant>,
+    tickets: u8,
+    fences: u64,
     writing: Vec<Writing>,
     now: Instant,
     reached: Reached,
@@ -186,13 +216,25 @@ impl<'a> Host<'a> {
             let sound = (!choices.is_one_in(4)).then(Sound::default);
             Client::new(server.connect(ticket, now), ticket, sound)
         });
-        Self { choices, server, clients, writing: Vec::new(), now, reached: Reached::default() }
+        Self {
+            choices,
+            server,
+            clients,
+            gone: Vec::new(),
+            until: None,
+            tickets: 1,
+            fences: 1,
+            writing: Vec::new(),
+            now,
+            reached: Reached::default(),
+        }
     }
 
     fn step(&mut self) {
         self.now = self.now + STEP;
         let index = usize::from(self.choices.is_one_in(2));
-        let done = match self.choices.below(8) {
+        let number = self.clients[index].number;
+        let done = match self.choices.below(9) {
             0 | 1 => self.ask(index),
             2 | 3 => self.send(index),
             4 => {
@@ -202,12 +244,15 @@ impl<'a> Host<'a> {
             5 => self.do_task(index),
             6 => self.hear(index),
             7 => self.come_and_go(index),
+            _ if self.choices.is_one_in(8) => {
+                self.restart();
+                Ok(())
+            }
             _ => {
-                self.finish_one();
+                self.look();
                 Ok(())
             }
         };
-        let number = self.clients[index].number;
         self.end_at_breach(number, done);
         self.begin();
     }
@@ -235,9 +280,18 @@ impl<'a> Host<'a> {
         let is_sound = client.sound.is_some();
         let request = if is_sound { self.sound_request(index) } else { self.any_request(index) };
         let client = &mut self.clients[index];
-        client.requests += 1;
+        let number = request.number;
+        let returns =
+            if let Call::Return { frames, .. } = &request.call { Some(*frames) } else { None };
         client.is_leaving = false;
-        self.server.on_message(client.number, ToServer::Request(request), self.now)
+        self.server.on_message(client.number, ToServer::Request(request), self.now)?;
+        client.requests = number + 1;
+        client.next = client.next.max(number.saturating_add(1));
+        if let Some(frames) = returns.filter(|_| client.phase == Phase::Begun) {
+            client.on_returned(frames);
+            self.reached.returned += 1;
+        }
+        Ok(())
     }
 
     /// A client sends one more frame, if it may. Returns whether it does.
@@ -257,20 +311,15 @@ impl<'a> Host<'a> {
     /// A frame comes: the next one that was sent before the connection broke, or a new one.
     fn send(&mut self, index: usize) -> Result<(), Breach> {
         let client = &self.clients[index];
+        if client.may_talk() && client.phase == Phase::Begun {
+            return self.send_too_soon(index);
+        }
         if !client.may_talk() || client.unsent() == 0 && !self.put(index) {
             return Ok(());
         }
         let client = &mut self.clients[index];
         let row = client.sent[client.sent.len() - client.unsent()];
-        let header = Header {
-            count: 1,
-            payload_bytes: row.block.length,
-            table_crc: 0,
-            number: 0,
-            sink_ost: OstId(0),
-            is_last_grant: client.room == 0 && client.unsent() == 1,
-            has_only_sums: false,
-        };
+        let header = header_of(&row, client.room == 0 && client.unsent() == 1);
         self.server.on_head(client.number, &header, &[row])?;
         if self.choices.is_one_in(32) {
             self.server.on_frame_lost(client.number);
@@ -287,13 +336,40 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
+    /// A client that says anything sends a frame before it has returned.
+    fn send_too_soon(&mut self, index: usize) -> Result<(), Breach> {
+        let Client { number, ref sound, .. } = self.clients[index];
+        if sound.is_some() || !self.choices.is_one_in(16) {
+            return Ok(());
+        }
+        let Some(block) = self.any_block() else { return Ok(()) };
+        let row = Row { block, is_whole: false, checksum: 0 };
+        let told = self.server.on_head(number, &header_of(&row, false), &[row]);
+        assert_eq!(told, Err(Breach::Grant), "it has no room");
+        told
+    }
+
     fn client(&mut self, number: ClientNumber) -> &mut Client {
         let mut clients = self.clients.iter_mut();
         clients.find(|client| client.number == number).expect("there is no other")
     }
 
+    /// Finds clients that were refused when their turn had come.
+    fn find_over(&mut self) {
+        let Self { clients, server, reached, gone, .. } = self;
+        for client in clients.iter_mut().filter(|it| it.phase != Phase::Expected && !it.is_over) {
+            client.is_over = server.is_over(client.number);
+            let is_refused = client.is_over && !client.is_away;
+            assert!(!is_refused || client.sound.is_none(), "a sound client is refused");
+            reached.is_refused |= is_refused;
+        }
+        gone.retain(|number| !server.is_ended(*number));
+    }
+
     /// Takes what is to be done with frames.
     fn begin(&mut self) {
+        self.find_over();
+        let is_held = self.is_held();
         while let Some(work) = self.server.next_work() {
             let (number, frame) = (work.client(), work.frame());
             let client = self.client(number);
@@ -303,6 +379,7 @@ impl<'a> Host<'a> {
                 continue;
             };
             assert!(client.here.contains(&frame), "frame {frame} is not here");
+            assert!(!is_held, "frame {frame} is written before all have returned");
             let is_it = |it: &Writing| it.client == number && it.frame == frame;
             assert!(!self.writing.iter().any(is_it), "frame {frame} twice");
             let positions = extent.positions();
@@ -322,25 +399,37 @@ impl<'a> Host<'a> {
         assert!(client.here.remove(&frame), "frame {frame} ended twice");
         self.reached.written += 1;
         let failure = self.choices.is_one_in(16).then_some(FAILURE);
+        self.client(number).written.extend(failure.is_none().then_some(frame));
         let done = self.server.on_written(number, frame, failure, self.now);
         self.end_at_breach(number, done);
     }
 
     /// A task is done, any one.
     fn do_task(&mut self, index: usize) -> Result<(), Breach> {
+        let is_held = self.is_held();
         let client = &mut self.clients[index];
-        let number = client.number;
-        let connection = client.connection;
-        client.tasks.extend(self.server.next_task(number).map(|task| (task, connection)));
+        let (own, connection) = (client.number, client.connection);
+        if let Some(task) = self.server.next_task(own) {
+            // One that says that it is back may wait for its last file.
+            let may_open = connection > 0 && matches!(task.act, Act::Open { .. });
+            assert!(!is_held || may_open, "{task:?} before all have returned");
+            client.tasks.push((task, own, connection));
+        }
         let Some(place) = self.choices.place_in(client.tasks.len()) else {
             return self.finish_sending(index);
         };
-        let (Task { request, act }, asked) = client.tasks.swap_remove(place);
+        let (Task { request, act }, number, asked) = client.tasks.swap_remove(place);
         let is_asked = asked == connection && !client.is_away && !client.is_over;
         let (fails, now) = (self.choices.is_one_in(8), self.now);
         match act {
             Act::Open { file, .. } => {
-                let result = if fails { Err(FAILURE) } else { Ok(id_of(file)) };
+                let is_again = client.phase == Phase::Begun && client.listed.contains_key(&file);
+                let mut id = id_of(file);
+                id.device += u64::from(is_again && self.choices.is_one_in(8));
+                if !fails && number == own {
+                    client.known.entry(file).or_insert((id, MODE.writes));
+                }
+                let result = if fails { Err(FAILURE) } else { Ok(id) };
                 self.server.on_opened(number, request, result, now)
             }
             Act::Read { extent, .. } => {
@@ -358,7 +447,12 @@ impl<'a> Host<'a> {
                 let outcome = Outcome::Number(self.choices.below(4096).into());
                 self.server.on_done(number, request, outcome, now)
             }
-            _ => {
+            act => {
+                match act {
+                    Act::Close { file, .. } => drop(client.known.remove(&file)),
+                    Act::Sync(_) => {}
+                    _ => client.done.extend((!fails).then_some(request)),
+                }
                 let outcome = if fails { Outcome::Failed(FAILURE) } else { Outcome::Done };
                 self.server.on_done(number, request, outcome, now)
             }
@@ -403,12 +497,14 @@ impl<'a> Host<'a> {
                 client.room += *count;
                 assert!(client.granted() <= ROOM as usize, "more than there is room for");
             }
-            ToClient::Reply { number, .. } => {
+            ToClient::Reply { number, outcome } => {
                 assert!(client.answered.insert(*number), "request {number} is answered twice");
                 self.reached.answered += 1;
-                client.on_reply(*number);
+                client.on_reply(*number, *outcome);
             }
             ToClient::Resumed { .. } => client.on_resumed(),
+            ToClient::Restarted { .. } => client.on_restarted(message),
+            ToClient::Written(written) => client.on_written(written),
             ToClient::Again(frame) => client.on_again(*frame),
             _ => {}
         }
@@ -432,9 +528,14 @@ impl<'a> Host<'a> {
                 self.send_all(index);
             }
             if before == self.state() && self.writing.is_empty() {
-                break;
+                if self.until.is_none() {
+                    break;
+                }
+                self.end_time();
+                self.begin();
             }
         }
+        assert!(self.gone.is_empty(), "they never end");
         self.check_sound();
         for client in &self.clients {
             let waiting = self.server.coming_count(client.number);
@@ -448,11 +549,12 @@ impl<'a> Host<'a> {
     }
 
     /// What changes until the end.
-    fn state(&self) -> (Reached, usize, [[usize; 5]; 2]) {
+    fn state(&self) -> (Reached, usize, [[usize; 6]; 2]) {
         let of_client = |it: &Client| {
             let (room, connection) = (it.room as usize, it.connection as usize);
             let is_away = usize::from(it.is_away && !it.is_over);
-            [it.sent.len(), it.unsent(), room, connection, is_away]
+            let returning = it.sound.as_ref().map_or(0, Sound::returning_count);
+            [it.sent.len(), it.unsent(), room, connection, is_away, returning]
         };
         (self.reached, self.writing.len(), self.clients.each_ref().map(of_client))
     }
@@ -461,6 +563,19 @@ impl<'a> Host<'a> {
         let client = &self.clients[index];
         let is_any_taken = !client.tasks.is_empty() || !client.sending.is_empty();
         is_any_taken || self.server.has_task(client.number)
+    }
+}
+
+/// The head of a frame.
+fn header_of(row: &Row, is_last_grant: bool) -> Header {
+    Header {
+        count: 1,
+        payload_bytes: row.block.length,
+        table_crc: 0,
+        number: 0,
+        sink_ost: OstId(0),
+        is_last_grant,
+        has_only_sums: false,
     }
 }
 
@@ -501,6 +616,10 @@ fn scattered(view: &View, first: u64, end: u64) -> Option<Vec<Run>> {
 /// Two of the files of a client are the same one, and the clients have the same files.
 fn id_of(file: FileNumber) -> FileId {
     FileId { device: 0, inode: u64::from(file.0 / 2) }
+}
+
+fn open(file: FileNumber) -> Call {
+    Call::Open { file, path: Vec::new(), mode: MODE, group: [0; 16] }
 }
 
 const MODE: OpenMode = OpenMode { reads: true, writes: true, creates: true, is_new: false };

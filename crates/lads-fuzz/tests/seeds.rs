@@ -15,8 +15,8 @@ use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::lov::{Lov, Stripes};
 use lads_core::packet::{Channel, Packet};
 use lads_core::remote::message::{
-    Call, Failure, FileNumber, LockKind, OpenMode, Outcome, Request, Ticket, ToClient, ToServer,
-    VERSION, ViewNumber, Written,
+    Call, Failure, Fenced, FileNumber, LockKind, OpenMode, Outcome, Request, Ticket, ToClient,
+    ToServer, Unsent, VERSION, ViewNumber, WriteNumber, Written,
 };
 use lads_core::units::{Block, EntryId, OstId, StreamId};
 use lads_core::view::{Datatype, Dimension, Distribution, Part, Slice};
@@ -242,6 +242,7 @@ fn messages_of_remote_files_begin_with_one_of_each_kind() {
     Datatype::Bytes(8).write(&mut filetype);
     let failure = Failure { operation: Operation::Write, errno: 28 };
     let ticket = Ticket([9; 16]);
+    let unsent = Unsent { write: WriteNumber(5), view, position: 1 << 30, length: 1 << 20 };
     let calls = [
         ("open", Call::Open { file, path: path.clone(), mode, group: [9; 16] }),
         ("view", Call::View { view, file, displacement: 4096, filetype }),
@@ -250,6 +251,8 @@ fn messages_of_remote_files_begin_with_one_of_each_kind() {
         ("shared", Call::AddShared { file, bytes: -5 }),
         ("delete", Call::Delete { path }),
         ("lock", Call::Lock { file, kind: LockKind::Exclusive }),
+        ("fence", Call::Fence { unsent: vec![unsent] }),
+        ("return", Call::Return { frames: 7, writes: vec![Fenced { fence: 9, unsent }] }),
     ];
     let to_server = |message| [vec![0], remote_message::body_of(&message)].concat();
     let to_client = |message| [vec![1], remote_message::body_of(&message)].concat();
@@ -262,6 +265,7 @@ fn messages_of_remote_files_begin_with_one_of_each_kind() {
         ("heartbeat", to_server(ToServer::Heartbeat { heard: 500 })),
         ("ticket", to_client(ToClient::Ticket(ticket))),
         ("resumed", to_client(ToClient::Resumed { requests: 300, frames: 1 << 20 })),
+        ("restarted", to_client(ToClient::Restarted { written: vec![5], done: vec![300, 301] })),
         ("written", to_client(ToClient::Written(written))),
         ("grant", to_client(ToClient::Grant(64))),
         ("fatal", to_client(ToClient::Fatal("no".to_owned()))),
@@ -299,6 +303,8 @@ fn seeds_of_the_sessions_lead_to_their_ends() {
     assert!(server.iter().any(|it| it.is_refused && it.written >= 1), "{server:?}");
     let is_far = |it: &remote_server::Reached| it.resumed >= 3 && it.written >= 15;
     assert!(server.iter().any(|it| is_far(it) && !it.is_refused), "{server:?}");
+    let is_far = |it: &remote_server::Reached| it.restarted >= 2 && it.returned >= 3;
+    assert!(server.iter().any(|it| is_far(it) && it.written >= 10), "{server:?}");
     let client: Vec<_> =
         committed("remote_client").iter().map(|(_, it)| remote_client::play(it)).collect();
     assert!(client.iter().any(|it| it.sent >= 20 && it.drained >= 10), "{client:?}");
@@ -306,6 +312,8 @@ fn seeds_of_the_sessions_lead_to_their_ends() {
     assert!(client.iter().any(|it| it.is_refused && it.written >= 10), "{client:?}");
     let is_far = |it: &remote_client::Reached| it.resumed >= 2 && it.written >= 10;
     assert!(client.iter().any(|it| is_far(it) && it.reads >= 3), "{client:?}");
+    let is_far = |it: &remote_client::Reached| it.restarted >= 2 && it.written >= 10;
+    assert!(client.iter().any(|it| is_far(it) && it.sent >= 15), "{client:?}");
 }
 
 #[test]

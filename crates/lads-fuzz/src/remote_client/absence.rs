@@ -1,6 +1,7 @@
 //! The connection breaks, and an honest server is there again; or one that lies about what it has.
 
 use super::Host;
+use super::restart::FAR;
 use super::server::{Owed, Server};
 use lads_core::remote::message::{Call, Outcome, Ticket, ToClient, ToServer, VERSION};
 
@@ -18,14 +19,16 @@ impl Server {
 
     /// Whether nothing is owed for a request. The client may have made some that it has not sent.
     pub(super) fn is_answered(&self, number: u64) -> bool {
-        let is_owed = self.requests.contains_key(&number) || self.cancelled.contains_key(&number);
-        number < self.heard && !is_owed
+        let lists = [&self.requests, &self.cancelled, &self.asked_again];
+        let is_owed = lists.iter().any(|list| list.contains_key(&number));
+        number < self.heard_ever && !is_owed && !self.standing.is_open(number)
     }
 
     /// The client is connected again: this many requests and frames had come. The others come
     /// again, and the reads that had come under other numbers.
     fn resume(&mut self, requests: u64, frames: u64) {
-        self.asked_again.append(&mut self.requests.split_off(&requests));
+        let is_lost = |number: &u64, owed: &mut Owed| *number >= requests && !owed.is_again;
+        self.asked_again.extend(self.requests.extract_if(.., is_lost));
         self.again.append(&mut self.in_flight.split_off(&frames));
         let reads = self.requests.extract_if(.., |_, owed| matches!(owed.call, Call::Read { .. }));
         self.cancelled.extend(reads);
@@ -77,7 +80,10 @@ impl Host<'_> {
 
     /// What follows the greeting of the server.
     pub(super) fn introduce(&mut self) {
-        if self.client.is_away() {
+        let is_returning = self.server.standing.is_returning();
+        if self.client.is_away() && (is_returning || self.choices.is_one_in(3)) {
+            self.restart();
+        } else if self.client.is_away() {
             self.resume();
         } else if self.server.gives_ticket {
             self.give_ticket();
@@ -129,6 +135,14 @@ impl Host<'_> {
         self.deliver_head(number, position, 1, false);
     }
 
+    /// What begins a connection only after a break, and once.
+    pub(super) fn resumed_or_restarted(&mut self) -> ToClient {
+        match self.choices.is_one_in(2) {
+            true => ToClient::Restarted { written: Vec::new(), done: Vec::new() },
+            false => ToClient::Resumed { requests: 0, frames: 0 },
+        }
+    }
+
     /// A connection that does not begin as it must.
     pub(super) fn lie_first(&mut self) {
         let hello = |version| ToClient::Hello { version, name: String::new() };
@@ -136,7 +150,7 @@ impl Host<'_> {
         let first = match self.choices.below(4) {
             0 => hello(self.choices.one_of(&[0, u16::MAX])),
             1 => ToClient::Grant(1),
-            2 => ToClient::Resumed { requests: 0, frames: 0 },
+            2 => self.resumed_or_restarted(),
             _ => {
                 self.deliver(hello(VERSION), true);
                 self.lie_second()
@@ -147,11 +161,13 @@ impl Host<'_> {
 
     /// What must not follow the greeting.
     fn lie_second(&mut self) -> ToClient {
-        let Server { heard, sent_ever, .. } = self.server;
+        let Server { heard_ever, sent_ever, .. } = self.server;
         let beyond = 1 + u64::from(self.choices.below(3));
+        let far = if self.reached.restarted > 0 { FAR } else { 0 };
         match self.choices.below(if self.client.is_away() { 6 } else { 3 }) {
+            0 if !self.client.is_away() => self.resumed_or_restarted(),
             0 => ToClient::Hello { version: VERSION, name: String::new() },
-            1 => ToClient::Resumed { requests: heard + beyond, frames: 0 },
+            1 => ToClient::Resumed { requests: heard_ever + far + beyond, frames: 0 },
             2 => ToClient::Resumed { requests: 0, frames: sent_ever + beyond },
             3 => ToClient::Ticket(TICKET),
             4 => ToClient::Grant(1),

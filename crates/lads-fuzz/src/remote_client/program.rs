@@ -296,7 +296,7 @@ impl Host<'_> {
         if file.is_copying() || self.has_many_calls() {
             return;
         }
-        match self.choices.below(14) {
+        match self.choices.below(15) {
             0 if !is_used => self.set_view(place),
             1 => {
                 let all = [Prefetch::Off, Prefetch::Never, Prefetch::Auto, Prefetch::Always];
@@ -335,6 +335,7 @@ impl Host<'_> {
                 self.wait_for(None, wait, Then::Nothing);
             }
             12 => self.wait_for(None, Wait::Finished, Then::Nothing),
+            13 => self.ask(place, Call::SetSize { file: number, size: 1 << 20 }),
             _ => self.ask(place, Call::Flush { file: number }),
         }
     }

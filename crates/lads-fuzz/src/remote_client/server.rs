@@ -2,6 +2,7 @@
 
 use super::Host;
 use super::buffers::{Chunk, Piece};
+use super::restart::Standing;
 use lads_core::frame::{Header, Row};
 use lads_core::issue::Operation;
 use lads_core::remote::client::About;
@@ -27,8 +28,12 @@ pub(super) struct Server {
     pub(super) requests: BTreeMap<u64, Owed>,
     /// Frames whose head has arrived and whose bytes have not.
     pub(super) arriving: Vec<Arriving>,
-    /// Requests that the client sent.
+    /// Requests that this server had, and the number of the next one that the client never sent.
     pub(super) heard: u64,
+    pub(super) heard_ever: u64,
+    pub(super) standing: Standing,
+    /// What the next fence is answered with.
+    pub(super) next_fence: u64,
     /// Whether the client may connect again, and whether it knows.
     pub(super) gives_ticket: bool,
     pub(super) has_given_ticket: bool,
@@ -52,11 +57,19 @@ pub(super) struct Server {
 /// A request that is not answered.
 pub(super) struct Owed {
     pub(super) call: Call,
-    frames_before: u64,
+    pub(super) frames_before: u64,
+    /// Whether an earlier server has answered it.
+    pub(super) is_again: bool,
     /// Time of the request.
     asked: u64,
     /// Bytes of a read of which one half has been sent: the frame or the reply.
     pub(super) half: Option<(bool, u32)>,
+}
+
+impl Owed {
+    pub(super) fn new(call: Call, frames_before: u64, asked: u64) -> Self {
+        Self { call, frames_before, is_again: false, asked, half: None }
+    }
 }
 
 /// The bytes of a read.
@@ -75,7 +88,7 @@ impl Arriving {
     pub(super) fn owed(&self) -> Owed {
         let Self { view, position, length, count, asked, .. } = *self;
         let call = Call::Read { view, position, length };
-        Owed { call, frames_before: 0, asked, half: Some((true, count)) }
+        Owed { half: Some((true, count)), ..Owed::new(call, 0, asked) }
     }
 }
 
@@ -85,6 +98,7 @@ impl Host<'_> {
     /// A frame is sent, or sent once more.
     pub(super) fn on_sent(&mut self, next: &Next<super::buffers::Buffer, About>) {
         let write = next.of.write.0;
+        self.server.standing.on_sent(next);
         match self.server.again.remove(&next.number) {
             Some(before) => assert_eq!(write, before, "frame {} was another", next.number),
             None => self.on_sent_first(next),
@@ -104,7 +118,11 @@ impl Host<'_> {
         assert!(server.again.is_empty(), "frame {} is sent too soon", next.number);
         server.granted -= 1;
         self.reached.sent += 1;
-        self.set_sent(next.of.write.0, true);
+        let write = next.of.write.0;
+        match server.standing.first.pop_front() {
+            Some(first) => assert_eq!(write, first, "frame {} is sent too soon", next.number),
+            None => self.set_sent(write, true),
+        }
     }
 
     /// Messages are sent.
@@ -123,6 +141,9 @@ impl Host<'_> {
             }
         }
         self.server.is_late &= !is_any;
+        if is_any {
+            self.server.standing.end_batch();
+        }
         let Server { said, confirmed, has_given_ticket, .. } = self.server;
         let is_confirmed = said - confirmed < CONFIRM_MESSAGES;
         let confirms = has_given_ticket && !self.is_over && !self.client.is_away();
@@ -132,17 +153,26 @@ impl Host<'_> {
     fn on_request(&mut self, request: Request) {
         let Request { number, frames_before, call } = request;
         let server = &mut self.server;
-        assert_eq!(number, server.heard, "requests are counted");
-        assert!(frames_before <= server.sent_ever, "request {number} waits for ever");
-        server.heard += 1;
-        if let Some(before) = server.asked_again.remove(&number) {
-            let is_same = call == before.call && frames_before == before.frames_before;
+        if server.take_return(number, frames_before, &call) {
+            return;
+        }
+        let frames = server.sent_ever + server.standing.first.len() as u64;
+        assert!(frames_before <= frames, "request {number} waits for ever");
+        if let Some((again, before)) = server.asked_again.pop_first() {
+            assert_eq!(number, again, "requests come again in their order");
+            let is_fence = |call: &Call| matches!(call, Call::Fence { .. });
+            let is_call = call == before.call || is_fence(&call) && is_fence(&before.call);
+            let is_same = is_call && frames_before == before.frames_before;
             assert!(is_same, "request {number} was another");
         } else {
+            server.standing.check_number(number, server.heard_ever);
+            server.heard_ever = number + 1;
             self.check_request(&call);
         }
-        let owed = Owed { call, frames_before, asked: self.clock, half: None };
-        self.server.requests.insert(number, owed);
+        let server = &mut self.server;
+        server.heard = number + 1;
+        server.standing.on_request(&call, frames_before);
+        server.requests.insert(number, Owed::new(call, frames_before, self.clock));
     }
 
     /// The server does one thing; rarely one that it must not.
@@ -162,7 +192,7 @@ impl Host<'_> {
             return self.lie();
         }
         match self.choices.below(8) {
-            0 => {
+            0 if !self.server.standing.is_returning() => {
                 let count = 1 + self.choices.below(4);
                 self.grant(count);
             }
@@ -202,7 +232,8 @@ impl Host<'_> {
             Written { frame, failure }
         });
         let written = written.collect();
-        self.server.in_flight.retain(|frame, _| !frames.contains(frame));
+        let writes = frames.iter().filter_map(|frame| self.server.in_flight.remove(frame));
+        self.server.standing.on_written(writes.collect::<Vec<_>>());
         let settled = frames.last().map_or(0, |last| last + 1);
         self.server.settled = self.server.settled.max(settled);
         self.reached.written += frames.len() as u64;
@@ -213,6 +244,7 @@ impl Host<'_> {
         let Some(place) = self.choices.place_in(self.server.in_flight.len()) else { return };
         let Some((&frame, &id)) = self.server.in_flight.iter().nth(place) else { return };
         self.server.in_flight.remove(&frame);
+        self.server.standing.on_refused(frame, id);
         self.server.settled = self.server.settled.max(frame + 1);
         self.on_refused(id);
         self.deliver(ToClient::Again(frame), true);
@@ -222,9 +254,11 @@ impl Host<'_> {
     pub(super) fn answer_one(&mut self) {
         let Some(place) = self.choices.place_in(self.server.requests.len()) else { return };
         let Some(&number) = self.server.requests.keys().nth(place) else { return };
-        self.server.answered = self.server.answered.max(number + 1);
         let is_failed = self.choices.is_one_in(16);
         let owed = self.server.requests.get_mut(&number).expect("just seen");
+        if !owed.is_again {
+            self.server.answered = self.server.answered.max(number + 1);
+        }
         let outcome = match (&owed.call, owed.half) {
             (Call::Read { .. }, Some((is_replied, count))) => {
                 self.answer_read(number, !is_replied, count);
@@ -240,13 +274,17 @@ impl Host<'_> {
                 self.answer_read(number, is_reply, count);
                 return;
             }
-            (
-                Call::Size { .. } | Call::End { .. } | Call::AddShared { .. } | Call::Fence { .. },
-                _,
-            ) => Outcome::Number(self.choices.number() >> 1),
+            (Call::Size { .. } | Call::End { .. } | Call::AddShared { .. }, _) => {
+                Outcome::Number(self.choices.number() >> 1)
+            }
+            (Call::Fence { .. }, _) => {
+                self.server.next_fence += 1;
+                Outcome::Number(self.server.next_fence)
+            }
             _ => Outcome::Done,
         };
-        self.server.requests.remove(&number);
+        let owed = self.server.requests.remove(&number).expect("just seen");
+        self.server.standing.on_answered(number, &owed, outcome);
         self.deliver(ToClient::Reply { number, outcome }, true);
     }
 
@@ -313,9 +351,12 @@ impl Host<'_> {
             6 if is_answered => {
                 self.deliver_head(number, 0, 1, false);
             }
-            7 => self.grant(u32::MAX),
+            7 if !self.server.standing.is_returning() => self.grant(u32::MAX),
             8 => self.give_ticket(),
-            9 => self.deliver(ToClient::Resumed { requests: 0, frames: 0 }, false),
+            9 => {
+                let begin = self.resumed_or_restarted();
+                self.deliver(begin, false);
+            }
             10 => self.send_late(),
             _ => {
                 let write = WriteNumber(self.choices.number32());

@@ -1,6 +1,6 @@
 //! The connection of a client breaks, and the client comes back or does not.
 
-use super::{Client, Host, VERSION};
+use super::{Client, Host, Phase, VERSION};
 use lads_core::remote::message::{ToClient, ToServer};
 use lads_core::remote::server::{Act, Breach};
 
@@ -14,6 +14,7 @@ impl Client {
                 self.has_ticket = true;
                 *ticket == self.ticket && is_first && self.heard == 1
             }
+            ToClient::Restarted { .. } => !is_first && self.heard == 1,
             ToClient::Resumed { requests, frames } => {
                 let has = (self.requests, self.frames);
                 assert_eq!((*requests, *frames), has, "what the server has");
@@ -73,12 +74,7 @@ impl Host<'_> {
     /// The connection of a client breaks: only the first messages that the server had for it have
     /// arrived, and frames are lost on their way.
     pub(super) fn break_off(&mut self, index: usize) -> Result<(), Breach> {
-        let messages = match self.choices.is_one_in(2) {
-            true => self.take_messages(index)?,
-            false => Vec::new(),
-        };
-        let heard = self.choices.place_in(messages.len() + 1).unwrap_or(0);
-        messages.into_iter().take(heard).for_each(|message| self.hear_one(index, &message));
+        self.hear_some(index)?;
         if self.clients[index].may_talk() {
             while self.choices.is_one_in(4) && self.put(index) {}
         }
@@ -91,12 +87,29 @@ impl Host<'_> {
         Ok(())
     }
 
+    /// The first of the messages that the server has for a client arrive.
+    pub(super) fn hear_some(&mut self, index: usize) -> Result<(), Breach> {
+        let messages = match self.choices.is_one_in(2) {
+            true => self.take_messages(index)?,
+            false => Vec::new(),
+        };
+        let heard = self.choices.place_in(messages.len() + 1).unwrap_or(0);
+        messages.into_iter().take(heard).for_each(|message| self.hear_one(index, &message));
+        Ok(())
+    }
+
     /// Nothing more arrives from a client. The frames whose place is not known are dropped.
     fn leave(&mut self, index: usize) {
         let number = self.clients[index].number;
         let coming = self.server.coming_count(number) as u64;
         let may_return = self.server.on_broken(number, self.now);
         let is_over = self.server.is_over(number);
+        let Client { phase, is_leaving, has_ticket, .. } = self.clients[index];
+        assert!(phase != Phase::Begun || !may_return, "nothing of it is kept");
+        // It may have said that it is back, and waits for a file.
+        if !may_return && !is_over && (phase == Phase::Begun || !is_leaving && has_ticket) {
+            return self.leave_return(index);
+        }
         let client = &mut self.clients[index];
         assert!(may_return != (client.is_leaving || is_over), "whether it may return");
         client.is_away = true;
@@ -117,13 +130,14 @@ impl Host<'_> {
         let Client { number, connection, ref mut tasks, .. } = self.clients[index];
         while let Some(task) = self.server.next_task(number) {
             assert!(!matches!(task.act, Act::Read { .. }), "nobody waits for {task:?}");
-            tasks.push((task, connection));
+            tasks.push((task, number, connection));
         }
     }
 
     /// The server keeps only so many clients.
     fn find_given_up(&mut self) {
-        let away = self.clients.iter_mut().filter(|client| client.is_away && !client.is_over);
+        let is_away = |it: &&mut Client| it.is_away && !it.is_over && it.phase == Phase::Here;
+        let away = self.clients.iter_mut().filter(is_away);
         let mut count = 0;
         for client in away {
             client.is_over = self.server.is_over(client.number);
@@ -134,8 +148,18 @@ impl Host<'_> {
         assert!(count <= super::AWAY_MAX, "{count} clients are away");
     }
 
+    fn come_if_expected(&mut self, index: usize) {
+        if !self.clients[index].is_over {
+            self.readmit(index);
+        }
+    }
+
     /// A client is connected again.
     fn come_back(&mut self, index: usize) -> Result<(), Breach> {
+        if self.clients[index].phase == Phase::Expected {
+            self.readmit(index);
+            return Ok(());
+        }
         let heard = self.heard_of(index);
         let client = &mut self.clients[index];
         assert_eq!(self.server.find(client.ticket), Some(client.number));
@@ -153,7 +177,10 @@ impl Host<'_> {
     pub(super) fn bring_back(&mut self) {
         for index in 0..self.clients.len() {
             let Client { number, is_away, is_over, .. } = self.clients[index];
-            if is_away && !is_over {
+            if is_away && !is_over && self.clients[index].phase == Phase::Expected {
+                self.clients[index].is_over = self.choices.is_one_in(4);
+                self.come_if_expected(index);
+            } else if is_away && !is_over {
                 let is_given_up = self.choices.is_one_in(2) && self.server.give_up_oldest();
                 let done = if is_given_up { Ok(()) } else { self.come_back(index) };
                 self.end_at_breach(number, done);

@@ -1,6 +1,6 @@
 //! A client that says anything. Most of it is nearly sound.
 
-use super::{Host, MODE};
+use super::{Host, Phase};
 use lads_core::limits::FRAME_BYTES;
 use lads_core::remote::message::{
     Call, FileNumber, FrameOf, LockKind, Request, Unsent, ViewNumber, WriteNumber,
@@ -13,20 +13,22 @@ impl Host<'_> {
     pub(super) fn any_request(&mut self, index: usize) -> Request {
         let client = &self.clients[index];
         let is_lie = self.choices.is_one_in(64);
-        let number = if is_lie { self.choices.number() } else { client.requests };
+        let number = if is_lie { self.choices.number() } else { client.next };
         let frames_before = match self.choices.below(8) {
             0 => self.choices.number(),
-            1 => client.frames + 1,
+            1 => client.frames.saturating_add(1),
             2 => 0,
             _ => client.frames,
         };
-        Request { number, frames_before, call: self.call() }
+        let is_early = client.phase == Phase::Begun && !self.choices.is_one_in(16);
+        let call = if is_early { self.any_return(index) } else { self.call() };
+        Request { number, frames_before, call }
     }
 
-    fn call(&mut self) -> Call {
+    pub(super) fn call(&mut self) -> Call {
         let (file, view) = (self.file(), self.view());
-        match self.choices.below(18) {
-            0 => Call::Open { file, path: Vec::new(), mode: MODE, group: [0; 16] },
+        match self.choices.below(19) {
+            0 => super::open(file),
             1 | 2 => {
                 let displacement = self.choices.number();
                 Call::View { view, file, displacement, filetype: self.filetype() }
@@ -47,11 +49,14 @@ impl Host<'_> {
             }
             14 => Call::Unlock { file },
             15 | 16 => Call::Fence { unsent: vec![self.unsent(view)] },
+            17 if self.choices.is_one_in(4) => {
+                Call::Return { frames: self.choices.number(), writes: self.any_fenced() }
+            }
             _ => Call::Delete { path: Vec::new() },
         }
     }
 
-    fn unsent(&mut self, view: ViewNumber) -> Unsent {
+    pub(super) fn unsent(&mut self, view: ViewNumber) -> Unsent {
         let (write, position) = (self.write(), self.choices.below(256).into());
         Unsent { write, view, position, length: self.length() }
     }
@@ -64,7 +69,7 @@ impl Host<'_> {
         FileNumber(self.choices.below(3))
     }
 
-    fn view(&mut self) -> ViewNumber {
+    pub(super) fn view(&mut self) -> ViewNumber {
         ViewNumber(if self.choices.is_one_in(16) {
             self.choices.number32()
         } else {

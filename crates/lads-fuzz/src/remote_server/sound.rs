@@ -1,11 +1,12 @@
 //! A client that keeps to the protocol: it is never refused, and all that it says is done.
 
-use super::{Client, Host, MODE};
+use super::{Client, Host, Phase};
 use lads_core::remote::message::{
-    CLIENT_READS_MAX, Call, FileNumber, FrameOf, LockKind, Request, Unsent, ViewNumber, WriteNumber,
+    CLIENT_READS_MAX, Call, FileNumber, FrameOf, LockKind, Outcome, Request, Unsent, ViewNumber,
+    WriteNumber, Written,
 };
 use lads_core::units::Block;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Files and views that a client has at a time.
 const FILES_MAX: usize = 3;
@@ -20,11 +21,40 @@ pub(super) struct Sound {
     files: Vec<FileNumber>,
     views: Vec<(ViewNumber, FileNumber)>,
     /// Writes that are announced and not sent.
-    announced: Vec<Unsent>,
+    pub(super) announced: Vec<Unsent>,
+    /// Writes that are not done.
+    pub(super) writes: BTreeMap<WriteNumber, Write>,
+    pub(super) fences: Vec<Fence>,
+    /// Requests that are not answered.
+    pub(super) made: BTreeMap<u64, Request>,
+    /// Answered requests for files, views and locks, and those that forgot a view.
+    pub(super) standing: BTreeMap<u64, Call>,
+    pub(super) forgotten: HashMap<ViewNumber, Request>,
+    /// After a restart of the server: what is said before all else, the writes that are sent before
+    /// all others, and those that are announced.
+    pub(super) returning: VecDeque<Request>,
+    pub(super) first: VecDeque<WriteNumber>,
+    pub(super) known: BTreeSet<WriteNumber>,
     /// Requests that are not answered and must be.
-    owed: BTreeSet<u64>,
+    pub(super) owed: BTreeSet<u64>,
     /// Reads that are not answered and may be.
-    reads: BTreeSet<u64>,
+    pub(super) reads: BTreeSet<u64>,
+}
+
+/// A write that is not done.
+pub(super) struct Write {
+    pub(super) unsent: Unsent,
+    /// If it was sent: the numbers of the first frame at this server, and of the last.
+    pub(super) number: Option<u64>,
+    last: Option<u64>,
+}
+
+/// A fence, and the last write that it covers.
+pub(super) struct Fence {
+    pub(super) number: u64,
+    pub(super) last: WriteNumber,
+    /// What it was answered with.
+    pub(super) answer: Option<u64>,
 }
 
 impl Sound {
@@ -32,7 +62,7 @@ impl Sound {
         let file = FileNumber(self.files_so_far);
         self.files_so_far += 1;
         self.files.push(file);
-        Call::Open { file, path: Vec::new(), mode: MODE, group: [0; 16] }
+        super::open(file)
     }
 
     fn close(&mut self, file: FileNumber) -> Call {
@@ -53,35 +83,82 @@ impl Sound {
         view
     }
 
-    fn next_write(&mut self) -> WriteNumber {
+    fn next_write(&mut self, view: ViewNumber, position: u64, length: u32) -> Unsent {
         self.writes_so_far += 1;
-        WriteNumber(self.writes_so_far)
+        let write = WriteNumber(self.writes_so_far);
+        let unsent = Unsent { write, view, position, length };
+        self.writes.insert(write, Write { unsent, number: None, last: None });
+        unsent
+    }
+
+    /// These frames are written, or cannot be.
+    pub(super) fn on_written(&mut self, frames: &[u64]) {
+        self.writes.retain(|_, it| it.last.is_none_or(|number| !frames.contains(&number)));
+    }
+
+    /// A write is sent in the frame with this number.
+    fn on_sent(&mut self, write: WriteNumber, number: u64) {
+        if let Some(write) = self.writes.get_mut(&write) {
+            write.number.get_or_insert(number);
+            write.last = Some(number);
+        }
+    }
+
+    /// Whether a request through a view is not answered.
+    fn uses(&self, view: ViewNumber) -> bool {
+        let is_of = |call: &Call| match call {
+            Call::End { view: of } | Call::Read { view: of, .. } => *of == view,
+            _ => false,
+        };
+        self.made.values().any(|it| is_of(&it.call))
+    }
+
+    /// Whether the answer to a request could be another one if a file was closed now.
+    fn awaits(&self) -> bool {
+        let is_of_file = |it: &Request| {
+            matches!(it.call, Call::Open { .. } | Call::View { .. } | Call::Forget { .. })
+        };
+        let is_another = |it: &Request| !matches!(it.call, Call::Fence { .. } | Call::Close { .. });
+        self.made.values().any(|it| !is_of_file(it) && is_another(it))
+    }
+
+    pub(super) fn returning_count(&self) -> usize {
+        self.returning.len()
     }
 }
 
 impl Client {
-    pub(super) fn on_reply(&mut self, number: u64) {
+    pub(super) fn on_reply(&mut self, number: u64, outcome: Outcome) {
         let Some(sound) = &mut self.sound else { return };
         sound.owed.remove(&number);
         sound.reads.remove(&number);
+        sound.on_answered(number, outcome);
+    }
+
+    pub(super) fn on_written(&mut self, written: &[Written]) {
+        let frames: Vec<_> = written.iter().map(|it| it.frame).collect();
+        self.sound.iter_mut().for_each(|sound| sound.on_written(&frames));
     }
 
     /// The server has forgotten its reads.
     pub(super) fn on_resumed(&mut self) {
-        self.sound.iter_mut().for_each(|sound| sound.reads.clear());
+        let Some(sound) = &mut self.sound else { return };
+        sound.reads.clear();
+        sound.made.retain(|_, it| !matches!(it.call, Call::Read { .. }));
     }
 
     /// A frame was refused: its write counts as announced.
     pub(super) fn on_again(&mut self, frame: u64) {
         let Some(sound) = &mut self.sound else { return };
-        let frame = usize::try_from(frame).expect("inputs are short");
+        let frame = usize::try_from(frame - self.first_frame).expect("inputs are short");
         let Block { entry, offset, length } = self.sent[frame].block;
         let FrameOf { view, write, .. } = FrameOf::of_entry(entry);
         sound.announced.push(Unsent { write, view, position: offset, length });
     }
 
     fn has_announced(&self) -> bool {
-        self.sound.as_ref().is_some_and(|sound| !sound.announced.is_empty())
+        let is_any = |it: &Sound| !it.announced.is_empty() || !it.first.is_empty();
+        self.sound.as_ref().is_some_and(is_any)
     }
 }
 
@@ -91,7 +168,10 @@ impl Host<'_> {
     }
 
     pub(super) fn sound_request(&mut self, index: usize) -> Request {
-        let (number, call) = (self.clients[index].requests, self.sound_call(index));
+        if let Some(request) = self.sound(index).next_returning() {
+            return request;
+        }
+        let (number, call) = (self.clients[index].next, self.sound_call(index));
         let sound = self.sound(index);
         match call {
             Call::Read { .. } => _ = sound.reads.insert(number),
@@ -101,9 +181,22 @@ impl Host<'_> {
         }
         let frames_before = match call {
             Call::Open { .. } | Call::View { .. } | Call::Lock { .. } => 0,
-            _ => self.clients[index].sent.len() as u64,
+            _ => self.next_frame(index),
         };
-        Request { number, frames_before, call }
+        let request = Request { number, frames_before, call };
+        let sound = self.sound(index);
+        if let Call::Fence { .. } = &request.call {
+            let last = WriteNumber(sound.writes_so_far);
+            sound.fences.push(Fence { number, last, answer: None });
+        }
+        sound.made.insert(number, request.clone());
+        request
+    }
+
+    /// The number of the next frame that was never sent.
+    fn next_frame(&mut self, index: usize) -> u64 {
+        let first = self.sound(index).first.len() as u64;
+        self.clients[index].first_frame + self.clients[index].sent.len() as u64 + first
     }
 
     fn sound_call(&mut self, index: usize) -> Call {
@@ -119,8 +212,8 @@ impl Host<'_> {
         match kind {
             0 if files.len() < FILES_MAX => self.sound(index).open(),
             1 | 2 if views.len() < VIEWS_MAX => self.sound_view(index, file),
-            3 if is_bare => self.sound(index).forget(view),
-            4 if is_bare => self.sound(index).close(file),
+            3 if is_bare && !self.sound(index).uses(view) => self.sound(index).forget(view),
+            4 if is_bare && !self.sound(index).awaits() => self.sound(index).close(file),
             6 => Call::SetSize { file, size: position },
             7 => {
                 let kinds = [LockKind::Shared, LockKind::Exclusive];
@@ -129,8 +222,8 @@ impl Host<'_> {
             8 => Call::Flush { file },
             9 => Call::End { view },
             5 | 10 => {
-                let (write, length) = (self.sound(index).next_write(), self.length());
-                let unsent = Unsent { write, view, position, length };
+                let length = self.length();
+                let unsent = self.sound(index).next_write(view, position, length);
                 self.sound(index).announced.push(unsent);
                 Call::Fence { unsent: vec![unsent] }
             }
@@ -148,6 +241,19 @@ impl Host<'_> {
 
     /// A write that was announced, or a new one.
     pub(super) fn sound_block(&mut self, index: usize) -> Option<Block> {
+        let Client { first_frame, ref sent, .. } = self.clients[index];
+        let number = first_frame + sent.len() as u64;
+        let first = self.sound(index).next_first();
+        let block = match first {
+            Some(first) => first,
+            None => self.other_block(index)?,
+        };
+        let write = FrameOf::of_entry(block.entry).write;
+        self.sound(index).on_sent(write, number);
+        Some(block)
+    }
+
+    fn other_block(&mut self, index: usize) -> Option<Block> {
         let announced = self.sound(index).announced.len();
         let place = self.choices.place_in(announced).filter(|_| !self.choices.is_one_in(4));
         let is_announced = place.is_some();
@@ -157,7 +263,7 @@ impl Host<'_> {
                 let views = self.sound(index).views.clone();
                 let (view, _) = views[self.choices.place_in(views.len())?];
                 let (position, length) = (self.choices.below(256).into(), self.length());
-                Unsent { write: self.sound(index).next_write(), view, position, length }
+                self.sound(index).next_write(view, position, length)
             }
         };
         let Unsent { write, view, position: offset, length } = unsent;
@@ -167,6 +273,19 @@ impl Host<'_> {
 
     /// At the end, a sound client sends all that it has promised.
     pub(super) fn send_all(&mut self, index: usize) {
+        let is_returning = |it: &Client| it.sound.iter().any(|it| it.returning_count() > 0);
+        let number = self.clients[index].number;
+        while self.clients[index].may_talk()
+            && is_returning(&self.clients[index])
+            && self.server.has_room_for_message(number)
+        {
+            let asked = self.ask(index);
+            self.end_at_breach(number, asked);
+            self.begin();
+        }
+        if self.clients[index].phase != Phase::Here {
+            return;
+        }
         let has_any = |it: &Client| it.unsent() > 0 || it.has_announced() && it.room > 0;
         while self.clients[index].may_talk() && has_any(&self.clients[index]) {
             let (number, done) = (self.clients[index].number, self.send(index));
@@ -185,6 +304,8 @@ impl Host<'_> {
         for client in self.clients.iter().filter(|client| !client.is_over) {
             let owed = client.sound.iter().flat_map(|it| &it.owed).collect::<Vec<_>>();
             assert!(owed.is_empty(), "requests {owed:?} are never answered");
+            assert!(client.phase == Phase::Here, "it has not returned");
+            assert!(client.sound.iter().all(|it| it.returning_count() == 0), "it has more to say");
             assert!(client.here.is_empty() && client.unsent() == 0 && !client.has_announced());
         }
     }
