@@ -6,6 +6,8 @@
 
 #[path = "hostile/client.rs"]
 mod client;
+#[path = "hostile/liar.rs"]
+mod liar;
 
 use lads_hostile::cases;
 use lads_hostile::files;
@@ -51,6 +53,12 @@ fn trials() -> Vec<Trial> {
         let programs = programs.clone();
         trials.push(Trial::test(format!("file_server::{}", case.name), move || {
             files::run(&programs, &case).map_err(Into::into)
+        }));
+    }
+    for lie in liar::ALL {
+        let programs = programs.clone();
+        trials.push(Trial::test(format!("file_client::{}", lie.0), move || {
+            liar::run(&programs.lads, lie).map_err(Into::into)
         }));
     }
     for case in cases::all() {

@@ -104,6 +104,57 @@ const CASES: &[Case] = &[
         server.say(&hello())?;
         server.say(&ToClient::Grant(4))
     }),
+    harmless("files_break_and_a_server_that_was_restarted", |server| {
+        ticket_until(server, is_size)?;
+        server.break_off()?;
+        server.say(&hello())?;
+        server.say(&RESTARTED)?;
+        server.say(&ToClient::Grant(4))
+    }),
+    refused("files_restarted_without_a_break", |server| {
+        server.greet()?;
+        server.say(&RESTARTED)
+    }),
+    refused("files_restarted_twice", |server| {
+        ticket_until(server, is_size)?;
+        server.break_off()?;
+        server.say(&hello())?;
+        server.say(&RESTARTED)?;
+        server.say(&RESTARTED)
+    }),
+    refused("files_restarted_after_resumed", |server| {
+        let request = ticket_until(server, is_size)?;
+        resumed(server, request.number, 0)?;
+        server.say(&RESTARTED)
+    }),
+    refused("files_resumed_after_restarted", |server| {
+        ticket_until(server, is_size)?;
+        server.break_off()?;
+        server.say(&hello())?;
+        server.say(&RESTARTED)?;
+        server.say(&ToClient::Resumed { requests: 0, frames: 0 })
+    }),
+    refused("files_restarted_in_place_of_a_greeting", |server| {
+        ticket_until(server, is_size)?;
+        server.break_off()?;
+        server.say(&RESTARTED)
+    }),
+    harmless("files_restarted_with_numbers_of_nothing", |server| {
+        ticket_until(server, is_size)?;
+        server.break_off()?;
+        server.say(&hello())?;
+        let numbers = || (0..100).chain((0..10_000).map(|it| u64::MAX - it % 1000)).collect();
+        server.say(&ToClient::Restarted { written: numbers(), done: numbers() })?;
+        server.say(&ToClient::Grant(4))
+    }),
+    lost("files_connections_that_are_restarted_and_break", |server| {
+        ticket_until(server, is_size)?;
+        loop {
+            server.break_off()?;
+            server.say(&hello())?;
+            server.say(&RESTARTED)?;
+        }
+    }),
     lost("files_connections_that_break_at_once", |server| {
         ticket_until(server, is_size)?;
         loop {
@@ -355,6 +406,8 @@ const CASES: &[Case] = &[
 ];
 
 const TICKET: ToClient = ToClient::Ticket(Ticket([7; 16]));
+
+const RESTARTED: ToClient = ToClient::Restarted { written: Vec::new(), done: Vec::new() };
 
 /// Gives the client a ticket, and answers until a request for which this is true.
 fn ticket_until(server: &mut Server, is_wanted: fn(&Call) -> bool) -> Told<Request> {
