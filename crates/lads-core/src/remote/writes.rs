@@ -375,6 +375,12 @@ impl Writes {
         }
     }
 
+    /// The files with lost writes.
+    pub fn lost(&self) -> impl Iterator<Item = FileId> {
+        let lost = self.files.iter().filter(|(_, it)| it.is_all_lost || !it.lost.is_empty());
+        lost.map(|(file, _)| *file)
+    }
+
     /// The end of the longest write to a file that is not done, in bytes from the beginning.
     #[must_use]
     pub fn end_of(&self, file: FileId) -> u64 {

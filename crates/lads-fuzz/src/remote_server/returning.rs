@@ -53,6 +53,7 @@ impl Host<'_> {
             client.written.extend(is_written.then_some(writing.frame));
         }
         self.fences += 1000;
+        let lost = self.server.lost();
         self.server = Server::new("host".to_owned(), ROOM, AWAY_MAX, self.fences);
         self.gone.clear();
         let now = self.now;
@@ -73,7 +74,7 @@ impl Host<'_> {
             }
         }
         self.until = (!lists.is_empty()).then(|| now + RETURN_TIME);
-        self.server.expect(lists, now + RETURN_TIME);
+        self.server.expect(lists, lost, now + RETURN_TIME);
         self.reached.restarted += 1;
     }
 

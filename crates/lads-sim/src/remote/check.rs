@@ -322,16 +322,9 @@ impl Check {
         self.gone.insert(process);
     }
 
-    /// A process is gone that may have written to a file before the server was started again.
+    /// Writes to a file were lost before the server was started again, and it is not known where.
     pub(super) fn on_all_lost(&mut self, path: usize) {
         self.all_lost.insert(path);
-    }
-
-    /// The server was started again. Of clients that it does not expect, it does not know what was
-    /// lost with them: one that heard of it may not have looked yet.
-    pub(super) fn on_restart(&mut self, is_expected: impl Fn(usize) -> bool) {
-        let is_unknown = |it: &&mut Write| it.is_orphan && !is_expected(process_of(it.component));
-        self.writes.iter_mut().filter(is_unknown).for_each(|it| it.is_forgotten = true);
     }
 
     /// No client has a file open.

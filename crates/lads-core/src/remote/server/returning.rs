@@ -13,7 +13,7 @@ use crate::limits::CLIENT_ANNOUNCED_MAX;
 use crate::remote::message::{Fenced, ToClient, VERSION};
 use crate::remote::order;
 use crate::units::Instant;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 /// The files that a client had open, and whether it could write to them.
@@ -24,6 +24,8 @@ pub type Known = HashMap<FileNumber, (FileId, bool)>;
 pub(super) struct Returning {
     /// Clients that have not come.
     expected: HashMap<Ticket, Known>,
+    /// Files with lost writes.
+    lost: Vec<FileId>,
     until: Instant,
 }
 
@@ -43,11 +45,20 @@ pub(super) enum Return {
 const LATE: &str = "the server was started again, and this client did not return in time";
 
 impl Server {
-    /// The server was started again: it expects these clients until then.
-    pub fn expect(&mut self, expected: HashMap<Ticket, Known>, until: Instant) {
+    /// The server was started again: it expects these clients until then. Writes to these files
+    /// were lost before ([`Self::lost`]).
+    pub fn expect(&mut self, expected: HashMap<Ticket, Known>, lost: Vec<FileId>, until: Instant) {
         if !expected.is_empty() {
-            self.returning = Some(Returning { expected, until });
+            self.returning = Some(Returning { expected, lost, until });
         }
+    }
+
+    /// The files with writes that are lost, as long as a client has them open, in their order.
+    #[must_use]
+    pub fn lost(&self) -> Vec<FileId> {
+        let before = self.returning.iter().flat_map(|it| it.lost.iter().copied());
+        let all: BTreeSet<_> = self.writes.lost().chain(before).collect();
+        all.into_iter().collect()
     }
 
     /// A client has connected that shows this ticket. Returns its number, if it is expected. It is
@@ -161,8 +172,8 @@ impl Server {
 
     /// All writes are announced in the order in which they were before; then all goes on.
     fn end_return(&mut self) {
-        let Some(Returning { expected, .. }) = self.returning.take() else { return };
-        let lost = expected.values().flat_map(written_of);
+        let Some(Returning { expected, lost, .. }) = self.returning.take() else { return };
+        let lost = expected.values().flat_map(written_of).chain(lost);
         lost.for_each(|file| self.writes.lose_all(file));
         let mut numbers: Vec<_> = self.clients.keys().copied().collect();
         numbers.sort_unstable();

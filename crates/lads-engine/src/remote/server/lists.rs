@@ -7,6 +7,8 @@
 //!     server                              locked by the server; boot and root
 //!     TICKET.files                        what this client has opened: 32 bytes for each file
 //!     TICKET.done                         the frames and requests that were done last
+//!     lost                                files with writes of clients that did not return, and
+//!                                         that others have open: 16 bytes for each
 //! ```
 
 use crate::board::lock;
@@ -40,6 +42,9 @@ const DONE_MAX: u64 = 100_000;
 /// The length of an opened file in the list: number, whether it is written, device, inode.
 const OPENED_BYTES: usize = 32;
 
+/// The length of a file with lost writes: device, inode.
+const LOST_BYTES: usize = 16;
+
 /// The length of a frame or request in the list.
 const DONE_BYTES: usize = 8;
 
@@ -52,7 +57,12 @@ pub(super) struct Lists {
     done_max: u64,
     /// Clients of the server before that have not come.
     expected: Mutex<HashSet<Ticket>>,
+    /// What the list of lost writes has.
+    lost: Mutex<Vec<FileId>>,
 }
+
+/// What a server before had: its clients, and the files with lost writes.
+pub(super) type Before = (HashMap<Ticket, Known>, Vec<FileId>);
 
 /// The list of one client.
 pub(super) struct ClientList {
@@ -78,7 +88,7 @@ impl Lists {
         address: SocketAddr,
         root: &Path,
         frames_each: u32,
-    ) -> io::Result<(Self, HashMap<Ticket, Known>)> {
+    ) -> io::Result<(Self, Before)> {
         let name = format!("lads-serve-{}-{address}", geteuid().as_raw());
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let places = runtime.into_iter().chain([PathBuf::from("/run"), std::env::temp_dir()]);
@@ -88,11 +98,7 @@ impl Lists {
         Self::open_in(directory, root, frames_each)
     }
 
-    fn open_in(
-        directory: PathBuf,
-        root: &Path,
-        frames_each: u32,
-    ) -> io::Result<(Self, HashMap<Ticket, Known>)> {
+    fn open_in(directory: PathBuf, root: &Path, frames_each: u32) -> io::Result<(Self, Before)> {
         let server = directory.join("server");
         let held = open_file(&server, OFlags::RDWR)?;
         lock_within(&held, LOCK_WAIT)?;
@@ -100,15 +106,17 @@ impl Lists {
         let boot = String::from_utf8_lossy(&boot()).into_owned();
         let own = format!("{boot} {} {}\n", of_root.dev(), of_root.ino());
         let is_same = !boot.is_empty() && fs::read_to_string(&server)? == own;
-        let expected = if is_same { known(&directory)? } else { HashMap::new() };
+        let (expected, lost) =
+            if is_same { (known(&directory)?, lost(&directory)?) } else { Before::default() };
         let tickets: HashSet<_> = expected.keys().copied().collect();
         let done_max = (2 * u64::from(frames_each) + 4 * REPLIES_MAX as u64).min(DONE_MAX);
-        let lists = Self { directory, _lock: held, done_max, expected: Mutex::new(tickets) };
+        let (tickets, of_lost) = (Mutex::new(tickets), Mutex::new(lost.clone()));
+        let lists = Self { directory, _lock: held, done_max, expected: tickets, lost: of_lost };
         if !is_same {
             lists.remove_all()?;
             fs::write(&server, own)?;
         }
-        Ok((lists, expected))
+        Ok((lists, (expected, lost)))
     }
 
     /// The list of a new client.
@@ -151,10 +159,30 @@ impl Lists {
         gone.into_iter().for_each(|ticket| self.remove(ticket));
     }
 
+    /// Writes to these files are lost, and to no others. Returns whether that is kept.
+    pub(super) fn set_lost(&self, files: Vec<FileId>) -> bool {
+        let mut before = lock(&self.lost);
+        if *before == files {
+            return true;
+        }
+        let bytes: Vec<_> = files.iter().flat_map(|it| [it.device, it.inode]).collect();
+        let bytes: Vec<_> = bytes.into_iter().flat_map(u64::to_le_bytes).collect();
+        let new = self.directory.join("lost.new");
+        let is_kept = fs::write(&new, bytes)
+            .and_then(|()| fs::rename(&new, self.directory.join("lost")))
+            .is_ok();
+        if is_kept {
+            *before = files;
+        }
+        is_kept
+    }
+
     fn remove_all(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|it| it == "files" || it == "done") {
+            if path.extension().is_some_and(|it| it == "files" || it == "done")
+                || path.ends_with("lost")
+            {
                 fs::remove_file(path)?;
             }
         }
@@ -195,10 +223,10 @@ impl ClientList {
         self.note(write_all(&self.done, &bytes, place * DONE_BYTES as u64));
     }
 
-    /// A client whose list is not complete does not return.
+    /// A client whose list is not complete does not return. Others hear what it had written to.
     fn note(&self, result: Result<(), Errno>) {
         if result.is_err() && !self.is_broken.swap(true, Ordering::Relaxed) {
-            remove(&self.path);
+            let _ = fs::remove_file(self.path.with_extension("done"));
         }
     }
 }
@@ -222,6 +250,16 @@ fn known(directory: &Path) -> io::Result<HashMap<Ticket, Known>> {
         all.insert(ticket, known);
     }
     Ok(all)
+}
+
+fn lost(directory: &Path) -> io::Result<Vec<FileId>> {
+    let bytes = match fs::read(directory.join("lost")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        bytes => bytes?,
+    };
+    let word = |entry: &[u8], at: usize| u64::from_le_bytes(entry.as_chunks().0[at]);
+    let entries = bytes.as_chunks::<LOST_BYTES>().0;
+    Ok(entries.iter().map(|it| FileId { device: word(it, 0), inode: word(it, 1) }).collect())
 }
 
 fn ticket_of(digits: &str) -> Option<Ticket> {
@@ -279,6 +317,11 @@ mod tests {
     const OTHER: Ticket = Ticket([2; 16]);
 
     fn opened(place: &TempDir, root: &Path) -> (Lists, HashMap<Ticket, Known>) {
+        let (lists, (expected, _)) = begin(place, root);
+        (lists, expected)
+    }
+
+    fn begin(place: &TempDir, root: &Path) -> (Lists, Before) {
         let directory = make_directory(&place.path().join("lists")).unwrap();
         Lists::open_in(directory, root, 4).unwrap()
     }
@@ -344,7 +387,20 @@ mod tests {
         one.done = fs::File::open("/dev/null").unwrap().into();
         one.add_written(3);
         drop((one, lists));
-        assert!(opened(&place, place.path()).1.is_empty());
+        let (lists, expected) = opened(&place, place.path());
+        assert_eq!(expected.keys().copied().collect::<Vec<_>>(), [ONE], "it may have written");
+        assert!(lists.resume(ONE).is_err());
+    }
+
+    #[test]
+    fn files_with_lost_writes_are_kept_until_nobody_has_them_open() {
+        let place = tempfile::tempdir().unwrap();
+        for files in [vec![id(3), id(5)], vec![id(5)], Vec::new()] {
+            let (lists, _) = begin(&place, place.path());
+            lists.set_lost(files.clone());
+            drop(lists);
+            assert_eq!(begin(&place, place.path()).1.1, files);
+        }
     }
 
     #[test]

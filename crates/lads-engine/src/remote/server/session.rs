@@ -7,7 +7,7 @@
 
 use super::super::line::Line;
 use super::super::wire::{Unheard, hear, say};
-use super::lists::{ClientList, Lists};
+use super::lists::{Before, ClientList, Lists};
 use super::opened::Opened;
 use super::places::{Place, Places};
 use super::reach::Reach;
@@ -28,7 +28,7 @@ use lads_core::remote::message::{
     ToServer, VERSION,
 };
 use lads_core::remote::policy::{HEARTBEAT, LOOK_INTERVAL, RETURN_MAX};
-use lads_core::remote::server::{Breach, Known, Server, Work};
+use lads_core::remote::server::{Breach, Server, Work};
 use lads_core::units::{Block, EntryId, Instant, OstId, StreamId};
 use lads_sys::Buffer;
 use std::collections::{HashMap, VecDeque};
@@ -81,7 +81,7 @@ impl Shared {
         layouts: Box<dyn Layouts>,
         limits: Limits,
         buffers_bytes: u64,
-        lists: impl FnOnce(u32) -> Option<(Lists, HashMap<Ticket, Known>)>,
+        lists: impl FnOnce(u32) -> Option<(Lists, Before)>,
     ) -> Result<Arc<Self>, String> {
         let sessions_max = limits.clients;
         let all = u32::try_from(buffers_bytes / u64::from(FRAME_BYTES)).unwrap_or(u32::MAX);
@@ -99,8 +99,8 @@ impl Shared {
         let storage = Arc::new(Storage::new(reach, layouts, writing, reading));
         let clock = Clock::start();
         let mut server = Server::new(own_host(), buffers_each, limits.away, since_boot());
-        let lists = lists(buffers_each).map(|(lists, expected)| {
-            server.expect(expected, clock.now() + RETURN_MAX);
+        let lists = lists(buffers_each).map(|(lists, (expected, lost))| {
+            server.expect(expected, lost, clock.now() + RETURN_MAX);
             lists
         });
         let (sessions, files) = (Places::new(sessions_max), Places::new(limits.files));
@@ -247,7 +247,7 @@ impl Shared {
         });
         lock(&self.clients).remove(&number);
         if let Some(lists) = self.lists.as_ref().filter(|_| returns != Ok(true)) {
-            lists.remove(ticket);
+            lists.set_lost(self.lock().lost()).then(|| lists.remove(ticket));
         }
     }
 
@@ -260,7 +260,8 @@ impl Shared {
             let away = presence.look(self.clock.now());
             let silent = self.event(|server, now| Ok(server.silent(now, away, silence_max)));
             if let Some(lists) = &self.lists {
-                lists.remove_unknown(|ticket| self.lock().knows(ticket));
+                let lost = self.lock().lost();
+                lists.set_lost(lost).then(|| lists.remove_unknown(|it| self.lock().knows(it)));
             }
             for number in silent.into_iter().flatten() {
                 let Some(session) = lock(&self.clients).get(&number).map(Arc::clone) else {

@@ -43,6 +43,13 @@ impl ServerEnd {
         let now = self.now();
         // Larger than what all servers before have given.
         let next_fence = self.restarts << 32;
+        let lost = self.server.lost();
+        for id in &lost {
+            self.shared
+                .check
+                .borrow_mut()
+                .on_all_lost(usize::try_from(id.inode).unwrap_or(usize::MAX));
+        }
         self.server = Server::new(NAME.to_owned(), self.frames_each, self.away_max, next_fence);
         self.sessions.clear();
         self.jobs.clear();
@@ -50,10 +57,8 @@ impl ServerEnd {
             list.is_expected = true;
             (ticket_of(*process), list.known.clone())
         });
-        self.server.expect(lists.collect(), now + RETURN_MAX);
+        self.server.expect(lists.collect(), lost, now + RETURN_MAX);
         self.expects = self.server.is_expecting();
-        let is_expected = |process| self.lists.contains_key(&process);
-        self.shared.check.borrow_mut().on_restart(is_expected);
     }
 
     /// A client connects that was connected to the server before. Returns its number.

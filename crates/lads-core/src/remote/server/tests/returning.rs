@@ -17,7 +17,7 @@ fn expecting(clients: &[usize]) -> Server {
     let mut server = Server::new("host".to_owned(), 4, 2, 9);
     let known = || Known::from([(FILE, (ID, true))]);
     let expected = clients.iter().map(|client| (ticket(*client), known()));
-    server.expect(expected.collect(), NOW + UNTIL);
+    server.expect(expected.collect(), Vec::new(), NOW + UNTIL);
     server
 }
 
@@ -183,7 +183,8 @@ fn what_a_client_may_have_written_that_does_not_come_is_lost_for_those_with_the_
         let mut server = Server::new("host".to_owned(), 4, 2, 9);
         let mine = Known::from([(FILE, (ID, true))]);
         let other = Known::from([(FILE, (ID, is_written))]);
-        server.expect(HashMap::from([(ticket(0), mine), (ticket(1), other)]), NOW + UNTIL);
+        let expected = [(ticket(0), mine), (ticket(1), other)];
+        server.expect(expected.into(), Vec::new(), NOW + UNTIL);
         let first = server.readmit(ticket(0), (Vec::new(), Vec::new()), NOW).unwrap();
         let second = server.connect(ticket(2), NOW);
         let mut world = World { server, clients: [first, second], requests: [10, 0] };
@@ -195,6 +196,29 @@ fn what_a_client_may_have_written_that_does_not_come_is_lost_for_those_with_the_
         assert_eq!(world.replies(0), if is_written { vec![(read, Outcome::Lost)] } else { vec![] });
         assert_eq!(world.task(0).is_some(), !is_written);
     }
+}
+
+#[test]
+fn what_was_lost_before_is_lost_as_long_as_the_file_is_open() {
+    let mut server = Server::new("host".to_owned(), 4, 2, 9);
+    let known = Known::from([(FILE, (ID, true))]);
+    server.expect([(ticket(0), known)].into(), vec![OTHER, ID], NOW + UNTIL);
+    assert_eq!(server.lost(), [ID, OTHER], "the server may be killed again");
+    let clients = [0, 1].map(|client| match client {
+        0 => server.readmit(ticket(0), (Vec::new(), Vec::new()), NOW).unwrap(),
+        _ => server.connect(ticket(1), NOW),
+    });
+    let mut world = World { server, clients, requests: [10, 0] };
+    world.open_again(0);
+    world.back(0, 0, Vec::new());
+    world.replies(0);
+    let read = world.read(0, 5);
+    assert_eq!(world.replies(0), [(read, Outcome::Lost)]);
+    assert_eq!(world.server.lost(), [ID], "nobody has the other one open");
+    world.ask(0, Call::Close { file: FILE });
+    let Some(Task { request, .. }) = world.task(0) else { panic!("it is closed") };
+    world.server.on_done(world.clients[0], request, Outcome::Done, NOW).unwrap();
+    assert_eq!(world.server.lost(), []);
 }
 
 #[test]
