@@ -49,6 +49,12 @@ fn a_client_that_is_gone_is_forgotten() {
     sum([18, 22, 47, 227]);
 }
 
+/// A view of a file that was closed before was set again although the file was not opened again.
+#[test]
+fn a_file_that_was_closed_is_opened_again_for_what_is_not_answered() {
+    sum([800_385, 819_401]);
+}
+
 /// A write that was on its way to the disk took the place of a later one that was lost.
 #[test]
 fn what_is_lost_stays_lost_after_an_earlier_write() {
