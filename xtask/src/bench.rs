@@ -37,10 +37,11 @@ use std::time::Instant;
 use table::Table;
 
 /// The benchmarks of LADS on plain memory and disk. They run if the user names none.
-pub(crate) const NAMES: [&str; 17] = [
+pub(crate) const NAMES: [&str; 18] = [
     "big",
     "medium",
     "small",
+    "encrypted",
     "static",
     "null",
     "check",
@@ -135,6 +136,7 @@ impl Bench {
         let start = Instant::now();
         let tables = match name {
             "big" | "medium" | "small" => moves::run(self, name)?,
+            "encrypted" => moves::run_encrypted(self, word)?,
             "static" => builds::run(self)?,
             "null" => null::run(self)?,
             "check" => check::run(self)?,
@@ -154,7 +156,7 @@ impl Bench {
             println!("{table}");
         }
         let kept_as = match (name, word) {
-            ("grid" | "rfs", Some(word)) => {
+            ("encrypted" | "grid" | "rfs", Some(word)) => {
                 format!("{name}-{}", word.replace(|it: char| !it.is_alphanumeric(), "-"))
             }
             _ => name.to_owned(),
@@ -168,6 +170,11 @@ impl Bench {
             "big" | "medium" | "small" => {
                 let programs = needs.program("rsync").program("unshare").program("ip");
                 programs.root("for a network namespace").space(&self.memory, moves::space(name))
+            }
+            "encrypted" => {
+                let programs = ["rsync", "ssh", "sshd", "scp", "rclone", "unshare", "ip"];
+                let needs = programs.into_iter().fold(needs, Needs::program);
+                needs.root("for a network namespace").space(&self.memory, moves::space("big"))
             }
             "static" => {
                 let files = needs.file(&self.first).file(&self.dynamic);
@@ -235,6 +242,7 @@ fn title(name: &str) -> &str {
         "big" => "one file of 2 GiB on tmpfs",
         "medium" => "1,000 files of 1 MiB on tmpfs",
         "small" => "20,000 files of 4 KiB on tmpfs",
+        "encrypted" => "the same three, encrypted, through ssh",
         "check" => "comparison of equal trees on tmpfs",
         _ => name,
     }

@@ -1,5 +1,5 @@
 //! An ssh server for tests, the demo and benchmarks: on a loopback port or in a network namespace,
-//! with new keys.
+//! with keys of its own.
 
 use crate::{setup, shell};
 use anyhow::{Context, Result, bail};
@@ -38,7 +38,8 @@ impl Sshd {
             return Ok(None);
         };
         let key = directory.join("key");
-        for path in [&key, &directory.join("host_key")] {
+        let missing = [key.clone(), directory.join("host_key")];
+        for path in missing.iter().filter(|path| !path.exists()) {
             let generate = ["-q", "-t", "ed25519", "-N", "", "-f"];
             shell::output(shell::command(&keygen).args(generate).arg(path))?;
         }
@@ -51,6 +52,8 @@ impl Sshd {
         let config = directory.join("sshd_config");
         fs::write(&config, config_text(directory, at))?;
         let log = directory.join("sshd.log");
+        // A server before may have listened, too.
+        let _ = fs::remove_file(&log);
         let child = command(&sshd.display().to_string())
             .args(["-D", "-f"])
             .arg(&config)
@@ -62,6 +65,15 @@ impl Sshd {
         let mut server = Self { child, at, key };
         server.wait_until_it_listens(&log)?;
         Ok(Some(server))
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.at.port()
+    }
+
+    /// The file of the private key that may log in.
+    pub(crate) fn key(&self) -> &Path {
+        &self.key
     }
 
     /// The command that reaches the server, for `lads cp -e`.
@@ -112,7 +124,7 @@ fn config_text(directory: &Path, at: SocketAddr) -> String {
          AuthorizedKeysFile {directory}/authorized_keys\nPidFile none\nStrictModes no\n\
          UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
          PermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n\
-         SetEnv SHLVL=1\nAcceptEnv LADS_CACHE\n"
+         SetEnv SHLVL=1\nAcceptEnv LADS_CACHE LADS_DATA\n"
     )
 }
 

@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod choice;
 mod config;
+mod daemon;
 mod deploy;
 mod doctor;
 mod ends;
@@ -23,7 +24,9 @@ mod threshold;
 use crate::refusals;
 use clap::builder::ValueHint;
 use clap::{Arg, ArgAction, Args, Command, ValueEnum, value_parser};
+use lads_core::issue::Side;
 use lads_core::placement::Place;
+use lads_core::protection::DataLevel;
 use lads_core::schedule::Policy;
 use lads_core::sizes;
 use lads_engine::{IoMode, Verify};
@@ -35,6 +38,7 @@ pub(crate) use bench::{BenchArgs, only_for_one_path};
 pub(crate) use check::{CheckArgs, only_for_copy};
 use choice::ChoiceArgs;
 pub(crate) use config::ConfigArgs;
+pub(crate) use daemon::{DialArgs, KeyArgs, ServeArgs, access_of, level_of};
 pub(crate) use deploy::DeployArgs;
 pub(crate) use doctor::{DoctorEndArgs, HostDoctorArgs};
 use ends::EndsArgs;
@@ -113,6 +117,8 @@ fn with_all(copy_command: Command) -> Command {
                 .after_long_help(text::IMBALANCE_NOTES)
                 .help_template(EXAMPLES_FIRST),
         )
+        .subcommand(daemon::serve())
+        .subcommand(daemon::key())
         .subcommand(rfs::command())
         .subcommand(mpi::command())
         .subcommand(
@@ -168,12 +174,7 @@ fn with_hidden(command: Command) -> Command {
                 .hide(true),
         )
         .subcommand(Command::new("version").about("Prints the version").hide(true))
-        .subcommand(
-            Command::new("serve")
-                .about("The other end of a transfer, on stdin and stdout; started by `lads cp`")
-                .arg(Arg::new("job").value_name("JOB"))
-                .hide(true),
-        )
+        .subcommand(daemon::dial())
         .subcommand(
             DoctorEndArgs::augment_args(Command::new("doctor-end"))
                 .about("The part of `lads doctor` on the other host; started by it")
@@ -468,17 +469,18 @@ pub(crate) struct CopyArgs {
     #[arg(long, value_name = "SECONDS", help_heading = SAFETY, default_value_t = 30)]
     pub(crate) timeout: u32,
 
-    /// Retry after an outage, at most this number of times; see --retry-for
-    ///
-    /// An outage: the other host cannot be reached, or the connection was lost (exit status 5). The
-    /// first wait is 1 s, and each further wait is twice as long, up to 60 s. The count restarts
-    /// after an attempt that made progress. With --retry-for, both limits apply. There is no
-    /// further attempt after five in a row that reach the other host and fail in the same way at
-    /// the same point.
+    /// Retry after an outage, at most this number of times
     #[arg(long, value_name = "N", help_heading = SAFETY)]
+    #[arg(hide_short_help = true, hide_long_help = true)]
     pub(crate) retries: Option<u32>,
 
     /// Retry after outages until one has lasted this long: 45s, 10m, 1.5h, 2d
+    ///
+    /// An outage: the other host cannot be reached, or the connection was lost (exit status 5). The
+    /// first wait is 1 s, and each further wait is twice as long, up to 60 s. With --retries N,
+    /// also or instead, there are at most N attempts in a row without progress. There is no further
+    /// attempt after five in a row that reach the other host and fail in the same way at the same
+    /// point.
     #[arg(long, value_name = "TIME", help_heading = SAFETY, value_parser = sizes::parse_span)]
     pub(crate) retry_for: Option<Duration>,
 
@@ -517,22 +519,27 @@ pub(crate) struct CopyArgs {
     #[arg(long, help_heading = NETWORK)]
     pub(crate) no_deploy: bool,
 
-    /// Send data through the remote shell, too: encrypted, and no port is needed
+    /// Protection of data between two hosts
     ///
-    /// By default, data goes over separate TCP connections to a port that the other end opens. Each
-    /// connection is authenticated when it opens, by a token that was sent through ssh and is valid
-    /// once. The data is neither encrypted nor protected in transit: an attacker who controls the
-    /// network between the hosts can read and change it. With --tunnel, ssh protects everything, at
-    /// a lower rate.
+    /// Each data connection has its own keys, which are sent through ssh. A lower level than
+    /// encrypted is used only if both hosts permit it: set it here or in a configuration file, and
+    /// in a configuration file of the other host (data = "plain").
+    #[arg(long, help_heading = NETWORK, value_enum, default_value_t = DataArg::Encrypted)]
+    pub(crate) data: DataArg,
+
+    /// Send data through the remote shell, too: no port is needed
+    ///
+    /// By default, data goes over separate TCP connections to a port that the other end opens (see
+    /// --data). With --tunnel, it goes through ssh, at a lower rate.
+    ///
+    /// If no data connection opens within 2 s, a notice is printed, ssh is started again (and may
+    /// ask for a password again), and the transfer continues as with --tunnel; with --no-tunnel, or
+    /// if SRC or DST is a pipe, it fails.
     #[arg(long, help_heading = NETWORK, overrides_with = "no_tunnel")]
     pub(crate) tunnel: bool,
 
     /// Fail if the port for data is blocked, instead of sending data through ssh
-    ///
-    /// By default, if no data connection opens within 2 s, a notice is printed, ssh is started
-    /// again (and may ask for a password again), and the transfer continues as with --tunnel. If
-    /// SRC or DST is a pipe, the transfer fails.
-    #[arg(long, help_heading = NETWORK, overrides_with = "tunnel")]
+    #[arg(long, help_heading = NETWORK, overrides_with = "tunnel", hide = true)]
     pub(crate) no_tunnel: bool,
 
     /// Time to wait for the first reply
@@ -543,15 +550,23 @@ pub(crate) struct CopyArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) connect_timeout: Option<u32>,
 
+    /// End that opens the data connections, if not the one on this host
+    ///
+    /// The other end opens a port for them. If its host has a firewall and this one has none, name
+    /// the end on that host here.
+    #[arg(long, value_name = "END", help_heading = NETWORK, value_enum)]
+    pub(crate) connect: Option<EndArg>,
+
     /// Address for the data connections, if not that of the host
     ///
-    /// Add :PORT if that port is forwarded to the port that the other end opens. By default, data
+    /// Add :PORT if that port is forwarded to the port that is opened for data. By default, data
     /// goes to an address to which the host name resolves here (for ssh, the name that `ssh -G`
-    /// prints). An address that only the other end claims is not used.
+    /// prints); if --connect names the other end, to the address from which ssh came. An address
+    /// that only the other end claims is not used.
     #[arg(long, value_name = "ADDRESS", help_heading = NETWORK, value_hint = ValueHint::Hostname)]
     pub(crate) data_address: Option<String>,
 
-    /// TCP ports that the other end may open for data, for example 5000-5009
+    /// TCP ports that may be opened for data, for example 5000-5009
     #[arg(long, value_name = "A-B", help_heading = NETWORK, value_parser = parse_ports)]
     pub(crate) ports: Option<(u16, u16)>,
 
@@ -679,6 +694,43 @@ impl From<Schedule> for Policy {
     }
 }
 
+/// Protection of data between two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataArg {
+    /// Nobody in the network can read or change it: AES-128-GCM, or `ChaCha20` without AES-NI
+    Encrypted,
+    /// Nobody in the network can change it
+    Authenticated,
+    /// An attacker who controls the network can read and change it
+    Plain,
+}
+
+impl From<DataArg> for DataLevel {
+    fn from(argument: DataArg) -> Self {
+        match argument {
+            DataArg::Encrypted => Self::Encrypted,
+            DataArg::Authenticated => Self::Authenticated,
+            DataArg::Plain => Self::Plain,
+        }
+    }
+}
+
+/// An end of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EndArg {
+    Source,
+    Sink,
+}
+
+impl From<EndArg> for Side {
+    fn from(argument: EndArg) -> Self {
+        match argument {
+            EndArg::Source => Self::Source,
+            EndArg::Sink => Self::Sink,
+        }
+    }
+}
+
 /// Rule by which new files are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlaceArg {
@@ -731,7 +783,7 @@ impl From<Io> for IoMode {
 }
 
 /// `5000-5009`, or one port.
-fn parse_ports(text: &str) -> Result<(u16, u16), String> {
+pub(crate) fn parse_ports(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.parse(), last.parse()) {
         (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),

@@ -6,7 +6,7 @@ use crate::lists::{self, Separator};
 use crate::{complain, copy, display, front, parsed, refusals, there};
 use anyhow::{Result, anyhow, ensure};
 use clap::ArgMatches;
-use lads_engine::{ExitCode, Location, RemoteShell, StopFlag};
+use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, is_daemon};
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr, stdout};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -40,6 +40,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Option<std::process::ExitCode> {
     let typed: Vec<OsString> = std::env::args_os().skip(2).collect();
     let prepared = || -> Result<(RemoteShell, Vec<Vec<u8>>)> {
         ensure!(!host.starts_with('-'), "a host cannot begin with a dash");
+        let is_target = |it: &OsString| Location::parse(it).and_then(|it| it.host);
+        let target = args.paths.last().and_then(is_target).unwrap_or_default();
+        ensure!(
+            !is_daemon(&host) && !is_daemon(&target),
+            "with lads://, one side must be on this host: log in to one of the two"
+        );
         ensure!(
             args.files_from.is_none() && args.log.is_none(),
             "--files-from and --log need a file on {host}: log in there and run lads cp"

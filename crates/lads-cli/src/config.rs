@@ -20,6 +20,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
+pub(crate) use file::{line_at, text_of};
 pub(crate) use show::run as show;
 
 /// Environment variable with the path of the only configuration file to read.
@@ -29,8 +30,18 @@ const FILE_VARIABLE: &str = "LADS_CONFIG";
 const SYSTEM_FILE: &str = "/etc/lads/config.toml";
 
 /// Commands without defaults. The other end of a transfer receives all options from this end.
-const WITHOUT: [&str; 8] =
-    ["serve", "complete", "doctor-end", "help", "version", "man", "completions", "config"];
+const WITHOUT: [&str; 10] = [
+    "serve",
+    "key",
+    "dial",
+    "complete",
+    "doctor-end",
+    "help",
+    "version",
+    "man",
+    "completions",
+    "config",
+];
 
 /// Default of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -84,6 +84,7 @@ fn look(
     let there: Facts = end.facts().map_err(other)?;
     let here = facts_here(&args.path).map_err(other)?;
     look_at_network(&mut end, &remote, &host, (&here, &there), findings).map_err(other)?;
+    findings.push(findings::of_protection(&here, &there));
     for facts in [&here, &there] {
         findings.push(findings::of_storage(facts));
         findings.push(findings::of_limits(facts));

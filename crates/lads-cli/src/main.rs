@@ -8,11 +8,13 @@ mod clean;
 mod completions;
 mod config;
 mod copy;
+mod daemon;
 mod deploy;
 mod display;
 mod doctor;
 mod front;
 mod imbalance;
+mod key;
 mod layouts;
 mod lists;
 mod ls;
@@ -32,11 +34,13 @@ mod there;
 
 use anyhow::Context as _;
 use args::{
-    CleanArgs, CompletionsArgs, ConfigArgs, DeployArgs, DoctorArgs, DoctorEndArgs, HostDoctorArgs,
-    ImbalanceArgs, LayoutArgs, LsArgs, ManArgs, MpiEnvArgs, OstsArgs, ProbeArgs, ReplayArgs,
-    ServeFilesArgs,
+    CleanArgs, CompletionsArgs, ConfigArgs, DeployArgs, DialArgs, DoctorArgs, DoctorEndArgs,
+    HostDoctorArgs, ImbalanceArgs, KeyArgs, LayoutArgs, LsArgs, ManArgs, MpiEnvArgs, OstsArgs,
+    ProbeArgs, ReplayArgs, ServeArgs, ServeFilesArgs,
 };
 use clap::{ArgMatches, FromArgMatches};
+use lads_core::protection::DataLevel;
+use lads_engine::Terms;
 use lads_sys::Standard;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -47,7 +51,7 @@ use std::process::ExitCode;
 const EXIT_UNREAD: u8 = 141;
 
 /// Commands whose result is their output.
-const PRINTING: [&str; 15] = [
+const PRINTING: [&str; 16] = [
     "doctor",
     "ls",
     "complete",
@@ -59,6 +63,7 @@ const PRINTING: [&str; 15] = [
     "config",
     "deploy",
     "imbalance",
+    "key",
     "mpi",
     "help",
     "version",
@@ -137,7 +142,11 @@ fn run(matches: &ArgMatches) -> ExitCode {
             Some(("doctor", matches)) => judged(mpi::doctor(&parsed::<DoctorArgs>(matches))),
             other => unreachable!("clap lets no other command pass: {other:?}"),
         },
-        Some(("serve", matches)) => serve(matches.get_one::<String>("job").map(String::as_str)),
+        Some(("serve", matches)) => serve_as_told(&parsed::<ServeArgs>(matches)),
+        Some(("key", matches)) => {
+            printed(key::run(&parsed::<KeyArgs>(matches)), lads_engine::ExitCode::Usage)
+        }
+        Some(("dial", matches)) => key::connect(&parsed::<DialArgs>(matches)),
         Some(("help", matches)) => printed(
             help(matches.get_one::<String>("command").map(String::as_str)),
             lads_engine::ExitCode::Usage,
@@ -183,7 +192,27 @@ fn serve(job: Option<&str>) -> ExitCode {
     if let Err(error) = has_open_pipes() {
         return exit(Err(error), lads_engine::ExitCode::Other);
     }
-    ExitCode::from(lads_engine::serve(job) as u8)
+    let terms = Terms { level: &data_level, offer: None };
+    ExitCode::from(lads_engine::serve(job, &terms).exit_code as u8)
+}
+
+/// Runs a daemon or one of its sessions, or is the other end of a transfer.
+fn serve_as_told(args: &ServeArgs) -> ExitCode {
+    match (&args.config, args.confined) {
+        (Some(config), _) => exit(daemon::run(args, config), lads_engine::ExitCode::Usage),
+        (None, Some(access)) => match has_open_pipes() {
+            Ok(()) => daemon::serve_confined(access, args.data, args.ports),
+            Err(error) => exit(Err(error), lads_engine::ExitCode::Other),
+        },
+        (None, None) => serve(args.job.as_deref()),
+    }
+}
+
+/// Returns how the settings of this host want data to be protected that goes to another one.
+fn data_level() -> Result<DataLevel, String> {
+    let setting = config::default_of(&args::command(), "data", "").map_err(|it| it.to_string())?;
+    let Some(name) = setting else { return Ok(DataLevel::Encrypted) };
+    args::level_of(&name).map_err(|error| format!("data = {name:?} in its configuration: {error}"))
 }
 
 /// Checks that standard input and output are open, through which a server talks to the process

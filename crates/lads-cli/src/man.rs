@@ -127,6 +127,8 @@ mod tests {
             "doctor",
             "config",
             "imbalance",
+            "serve",
+            "key",
             "rfs",
             "rfs-serve",
             "rfs-replay",

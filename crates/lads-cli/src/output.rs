@@ -27,6 +27,11 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const IDLE_MAX: Duration = Duration::from_secs(1);
 const STOP_DEADLINE: Duration = Duration::from_millis(4700);
 
+/// Time that the rest of the output has in any case: the deadline may have passed while this
+/// process was stopped (SIGSTOP). With half, a reader on a busy machine could be too slow; with
+/// double, the command would take longer than 5 s.
+const WRITE_TIME_MIN: Duration = Duration::from_millis(200);
+
 /// One of the two outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
@@ -62,8 +67,6 @@ struct Queue {
     bytes: usize,
     stdout_error: Option<Errno>,
     stderr_error: Option<Errno>,
-    /// Time of the last completed write.
-    written: Option<Instant>,
 }
 
 impl Queue {
@@ -105,23 +108,41 @@ impl Output {
     /// Waits until everything is written. After a stop request, output that is not read is
     /// discarded.
     pub(crate) fn drain(&self) {
-        let began = Instant::now();
+        let mut waited = Waited::default();
         let mut queue = self.shared.lock();
         while queue.bytes > 0 {
-            let idle = queue.written.map_or(began, |written| written.max(began)).elapsed();
-            let is_late = |since_stop| is_discarded(since_stop, idle);
+            let is_late = |since_stop| is_discarded(since_stop, waited);
             if self.stop.elapsed().is_some_and(is_late) {
                 return;
             }
+            let (began, count) = (Instant::now(), queue.bytes);
             queue = self.shared.wait(queue);
+            waited.add(began.elapsed(), queue.bytes < count);
         }
     }
 }
 
-/// Reports whether the rest of the output is discarded, at this time after a stop request and this
-/// time after the last completed write.
-fn is_discarded(since_stop: Duration, idle: Duration) -> bool {
-    since_stop >= STOP_DEADLINE || idle >= IDLE_MAX
+/// How long the rest of the output has been waited for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waited {
+    all: Duration,
+    /// Without a completed write.
+    idle: Duration,
+}
+
+impl Waited {
+    /// Adds a wait of at most [`LOOK_INTERVAL`]. If it took much longer, this process was stopped
+    /// meanwhile, as the other one may have been.
+    fn add(&mut self, time: Duration, is_written: bool) {
+        let time = time.min(2 * LOOK_INTERVAL);
+        self.all += time;
+        self.idle = if is_written { Duration::ZERO } else { self.idle + time };
+    }
+}
+
+/// Reports whether the rest of the output is discarded, at this time after a stop request.
+fn is_discarded(since_stop: Duration, waited: Waited) -> bool {
+    since_stop >= STOP_DEADLINE && waited.all >= WRITE_TIME_MIN || waited.idle >= IDLE_MAX
 }
 
 impl Stream {
@@ -186,7 +207,6 @@ impl Shared {
             let result = if has_failed { Ok(()) } else { write_all(to, &piece) };
             queue = self.lock();
             queue.bytes -= piece.len();
-            queue.written = Some(Instant::now());
             if let Err(error) = result {
                 *queue.error(to) = Some(error);
             }
@@ -240,12 +260,28 @@ mod tests {
 
     #[test]
     fn output_is_discarded_if_no_process_reads_it_or_the_command_has_to_end() {
-        let discarded = |since_stop, idle| {
-            is_discarded(Duration::from_millis(since_stop), Duration::from_millis(idle))
+        let discarded = |since_stop, all, idle| {
+            let [since_stop, all, idle] = [since_stop, all, idle].map(Duration::from_millis);
+            is_discarded(since_stop, Waited { all, idle })
         };
-        assert!(discarded(1000, 1000) && discarded(0, 5000), "a reader would have read");
-        assert!(discarded(4800, 0), "a slow reader");
-        assert!(!discarded(4600, 900));
+        assert!(discarded(1000, 1000, 1000) && discarded(0, 5000, 5000), "no reader");
+        assert!(discarded(4800, 300, 0), "a slow reader");
+        assert!(!discarded(4600, 4600, 900));
+    }
+
+    /// A command that was stopped for 6 s after a stop request wrote no summary.
+    #[test]
+    fn output_is_not_discarded_because_the_process_was_stopped() {
+        let mut waited = Waited::default();
+        assert!(!is_discarded(Duration::from_secs(6), waited), "the deadline passed before");
+        waited.add(Duration::from_secs(6), false);
+        assert!(!is_discarded(Duration::from_secs(6), waited));
+        for _ in 0..20 {
+            waited.add(LOOK_INTERVAL, false);
+        }
+        assert!(waited.idle >= IDLE_MAX && is_discarded(Duration::from_secs(7), waited));
+        waited.add(LOOK_INTERVAL, true);
+        assert_eq!(waited.idle, Duration::ZERO);
     }
 
     #[test]

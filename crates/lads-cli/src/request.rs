@@ -52,6 +52,7 @@ pub(crate) fn job(args: &CopyArgs, matches: &ArgMatches) -> Result<Job> {
         },
         data_address: args.data_address.clone(),
         ports: args.ports,
+        connects: args.connect.map(Into::into),
         connect_timeout_seconds: args.connect_timeout,
     };
     let mut options = options(args, matches)?;
@@ -181,6 +182,7 @@ fn options(args: &CopyArgs, matches: &ArgMatches) -> Result<Options> {
         checksum: args.checksum,
         check: false,
         // As in rsync, zero means no timeout; 136 years are long enough.
+        data: args.data.into(),
         timeout_seconds: if args.timeout == 0 { u32::MAX } else { args.timeout },
         stall_timeout_seconds: stall_timeout_seconds(args),
         bytes_per_second: args.bwlimit.unwrap_or(0),
@@ -361,11 +363,14 @@ fn location(argument: &OsStr) -> Result<Location> {
     let shown = argument.to_string_lossy();
     ensure!(!argument.is_empty(), "a path is empty; write . for the current directory");
     let scheme = shown.split_once("://").map(|(scheme, _)| scheme);
-    if let Some(scheme) = scheme.filter(|scheme| scheme.chars().all(char::is_alphanumeric)) {
-        bail!("lads does not support {scheme}:// addresses: write [user@]host:path");
-    }
-    let location = Location::parse(argument)
-        .with_context(|| format!("the host in `{}` is not text", shown.escape_debug()))?;
+    let wrong = match scheme {
+        Some("lads") => "a daemon is lads://host/path or lads://host:port/path".to_owned(),
+        Some(scheme) if scheme.chars().all(char::is_alphanumeric) => {
+            bail!("lads does not support {scheme}:// addresses: write [user@]host:path")
+        }
+        _ => format!("the host in `{}` is not text", shown.escape_debug()),
+    };
+    let location = Location::parse(argument).context(wrong)?;
     if location.host.is_some() && location.path.starts_with(b":") {
         bail!("lads does not support rsync daemons (host::module): write [user@]host:path");
     }

@@ -5,7 +5,7 @@ use crate::args::{ReplayArgs, ServeFilesArgs};
 use crate::front::STOP_DEADLINE;
 use crate::progress_line::ProgressLine;
 use crate::signals::{self, Watch};
-use crate::{complain, has_open_pipes};
+use crate::{complain, daemon, has_open_pipes};
 use anyhow::{Context, Result, anyhow};
 use lads_core::remote::hints::pairs;
 use lads_core::remote::name::Server;
@@ -41,6 +41,7 @@ pub(crate) fn serve(args: &ServeFilesArgs) -> Result<()> {
 
 fn serve_one(args: &ServeFilesArgs) -> Result<()> {
     has_open_pipes()?;
+    args.confined.map_or(Ok(()), |access| daemon::confine_to_here(access).map(drop))?;
     let config = OwnServerConfig {
         root: args.root.clone(),
         near: args.near.clone().unwrap_or_else(|| PathBuf::from(".")),

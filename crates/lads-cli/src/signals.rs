@@ -43,6 +43,12 @@ impl Watch {
         Signals::new(numbers).map(Self).context("cannot watch for signals")
     }
 
+    /// The same for a process that SIGHUP does not stop: it comes even if it was ignored.
+    pub(crate) fn begin_with_hangup() -> Result<Self> {
+        let numbers = STOPPING.iter().map(|&(number, _)| number);
+        Signals::new(numbers).map(Self).context("cannot watch for signals")
+    }
+
     /// From now on, a thread calls `act` for each signal.
     pub(crate) fn listen(self, mut act: impl FnMut(u8) + Send + 'static) -> Result<()> {
         let Self(mut signals) = self;

@@ -4,7 +4,7 @@ use crate::args::{COMMANDS, EXPAND, can_expand};
 use crate::{EXIT_UNREAD, args, complain, config, ls, not_started};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ArgMatches;
-use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, deploy};
+use lads_engine::{ExitCode, Location, RemoteShell, StopFlag, deploy, is_daemon};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -31,6 +31,10 @@ pub(crate) fn run(words: &[OsString], matches: &ArgMatches) -> Option<std::proce
     }
     let places: Vec<Location> = operands.iter().filter_map(|it| Location::parse(it)).collect();
     let host = places.iter().find_map(|place| place.host.clone())?;
+    if is_daemon(&host) {
+        complain(&format!("lads {name}: {host} serves only lads cp and lads check"));
+        return Some(std::process::ExitCode::from(ExitCode::Usage as u8));
+    }
     if name == "bench" && operands.len() > 1 {
         return None;
     }
@@ -98,6 +102,9 @@ fn named_here(path: Vec<u8>) -> OsString {
 /// host cannot be reached without a question to the user, or does not have LADS.
 pub(crate) fn complete(word: &OsStr) -> Result<()> {
     let Some(Location { host: Some(host), path }) = Location::parse(word) else { return Ok(()) };
+    if is_daemon(&host) {
+        return Ok(());
+    }
     let mut remote = RemoteShell { deploys: false, ..remote_shell(&host)? };
     if RemoteShell::default().command == remote.command {
         let options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=3"].map(str::to_owned);

@@ -335,7 +335,7 @@ fn what_is_wrong_with_the_token_and_the_server_is_told() {
     fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
     finds(&with(&other), &file, "token", "chmod 600");
     fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
-    finds(&with(&other), &file, "server", "check the token");
+    finds(&with(&other), &file, "server", "has another token: copy the token file");
 
     let at = server.at.clone();
     let copy = tempfile::tempdir().unwrap();
@@ -355,8 +355,8 @@ fn each_server_of_a_name_is_asked() {
     let file = format!("rfs:{},{}:x", one.at, other.at);
     let told = of(&file);
     assert!(told.contains(&format!("OK      server      the server {} answers", one.at)), "{told}");
-    let lost = format!("not OK  server      the server of remote files {} closed", other.at);
-    assert!(told.contains(&lost) && told.contains("check the token"), "{told}");
+    let lost = format!("not OK  server      the server of remote files {} has", other.at);
+    assert!(told.contains(&lost) && told.contains("another token"), "{told}");
     let told = of(&format!("rfs:{0},{0}:x", one.at));
     assert_eq!(told.matches("OK      server      the server").count(), 2, "{told}");
 }

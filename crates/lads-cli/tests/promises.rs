@@ -29,6 +29,8 @@ mod cleaning;
 mod completions;
 #[path = "promises/config.rs"]
 mod config;
+#[path = "promises/daemon.rs"]
+mod daemon;
 #[path = "promises/delete.rs"]
 mod delete;
 #[path = "promises/deploying.rs"]
@@ -103,6 +105,8 @@ mod power;
 mod privileges;
 #[path = "promises/processors.rs"]
 mod processors;
+#[path = "promises/protected.rs"]
+mod protected;
 #[path = "promises/proxy.rs"]
 mod proxy;
 #[path = "promises/quiet.rs"]

@@ -7,6 +7,7 @@
 //! the bytes.
 
 mod counters;
+mod greeting;
 pub mod wire;
 
 use crate::ceph::ObjectStriping;
@@ -21,25 +22,17 @@ use crate::matching::Why;
 use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
 use crate::pool::{Io, Requests};
+use crate::protection::Protection;
 use crate::range::RangeSet;
 use crate::reduction::ReducedCounts;
 use crate::room::Lot;
 use crate::schedule::Policy;
 use crate::units::{EntryId, OstId};
 use crate::{wire_enum, wire_list, wire_struct};
-use core::fmt;
 use wire::{Reader, Wire, WireError, Writer};
 
-/// The first bytes of every HELLO. They tell LADS from a login shell that prints text.
-pub const MAGIC: [u8; 8] = *b"\x00LADS\r\n\x01";
-
-/// The newest protocol version of this build.
-pub const VERSION: u16 = 2;
-
-/// The oldest protocol version that this build still speaks.
-pub const VERSION_MIN: u16 = 2;
-
 pub use crate::limits::MESSAGE_BYTES_MAX;
+pub use greeting::{DataPort, Hello, MAGIC, SchemaDigest, VERSION, VERSION_MIN};
 
 /// The longest job, in bytes. A job holds the list of `--files-from`: some 800,000 paths of 80
 /// bytes. People have had lists of half this length; for a list twice as long, a directory is the
@@ -51,55 +44,6 @@ pub const JOB_MESSAGE_BYTES_MAX: usize = JOB_BYTES_MAX + 16;
 
 /// The length of the length before each message, in bytes.
 pub const LENGTH_BYTES: usize = 4;
-
-/// Who this end is, and which protocol versions it speaks: the first message, both ways.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// [`MAGIC`].
-    pub magic: [u8; 8],
-    /// The oldest protocol version that this end speaks.
-    pub version_min: u16,
-    /// The newest protocol version that this end speaks.
-    pub version: u16,
-    /// One bit for each optional feature. Unknown bits are ignored; both ends use the features that
-    /// both have.
-    pub features: u64,
-    /// The name and version of the program, for messages to a user.
-    pub software: String,
-    /// The host's own name, for messages to a user.
-    pub host: String,
-    /// A digest of the wire that this end speaks, field by field: [`crate::schema::DIGEST`].
-    pub schema: SchemaDigest,
-}
-
-/// A digest of everything that a build says and understands on the wire. It is the last field of
-/// HELLO, because older builds have none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SchemaDigest(pub Option<[u8; 8]>);
-
-impl Wire for SchemaDigest {
-    fn put(&self, to: &mut Writer) {
-        if let Some(digest) = self.0 {
-            digest.put(to);
-        }
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
-        if from.remaining() == 0 {
-            return Ok(Self(None));
-        }
-        Wire::take(from).map(|digest| Self(Some(digest)))
-    }
-}
-
-impl fmt::Display for SchemaDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(digest) => digest.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
-            None => f.write_str("unknown"),
-        }
-    }
-}
 
 /// The sink's answer to an announced entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,18 +236,15 @@ pub enum Message {
     Hello(Hello),
     /// From the end that a user started to the other one: what to do, as the engine encodes it.
     Job(Vec<u8>),
-    /// The data port is open.
+    /// From the other end: it has taken up the job.
     Listen {
-        /// Its address, as the remote end sees itself; empty if unknown.
-        address: String,
-        /// TCP port.
-        port: u16,
-        /// One token for each stream, which that stream must show once.
-        tokens: Vec<[u8; 32]>,
-        /// How many bytes its host lets a stream have in flight: sends, if it is the source, or
-        /// takes, if it is the sink. 0 if they share the pipes.
-        window_bytes: u64,
+        /// Where data streams may connect; empty if this end connects, or if they share the pipes.
+        port: DataPort,
+        /// What protects the streams.
+        protection: Protection,
     },
+    /// From the end that a user started: the other one connects the data streams to it.
+    Connect(DataPort),
     /// From the source: the paths that are going to be moved.
     Roots(Vec<Root>),
     /// From the sink: it is ready to receive entries.
@@ -499,7 +440,6 @@ wire_enum!(Verb {
 wire_enum!(Presence { 0 => Absent, 1 => Other, 2 => Directory, 3 => Unknown });
 wire_struct!(Question { number, directory, names });
 wire_struct!(Line { verb, path, bytes });
-wire_struct!(Hello { magic, version_min, version, features, software, host, schema });
 wire_struct!(Root { name, is_directory, is_contents_only });
 wire_struct!(BlockRange { entry, offset, length });
 wire_struct!(Lot { frames, osts });
@@ -624,7 +564,7 @@ wire_enum!(Ending {
 wire_enum!(Message {
     1 => Hello(hello),
     2 => Job(job),
-    3 => Listen { address, port, tokens, window_bytes },
+    3 => Listen { port, protection },
     4 => Roots(roots),
     5 => Ready { ost_count, open_files_max, is_renamed, time_unit_nanos },
     6 => NewFile(entries),
@@ -650,6 +590,7 @@ wire_enum!(Message {
     26 => AreThere(question),
     27 => There { number, answers },
     28 => Removed(count),
+    29 => Connect(port),
 });
 wire_list!(
     Rule,
@@ -666,17 +607,6 @@ wire_list!(
     (EntryId, Ending),
     (OstId, u32),
 );
-
-impl<A: Wire, B: Wire> Wire for (A, B) {
-    fn put(&self, to: &mut Writer) {
-        self.0.put(to);
-        self.1.put(to);
-    }
-
-    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok((A::take(from)?, B::take(from)?))
-    }
-}
 
 impl Wire for Operation {
     fn put(&self, to: &mut Writer) {

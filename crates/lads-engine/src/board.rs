@@ -1,6 +1,7 @@
 //! What waits to be shown to the user, and what is known of the other end from its messages.
 
 use crate::event::{ExitCode, Happening};
+use crate::job::is_daemon;
 use lads_core::entry::shortened;
 use lads_core::issue::{Failure, Issue, Reason, Side};
 use lads_core::message::{Counters, Line, Message, OstBytes};
@@ -110,6 +111,7 @@ impl Board {
         let path = String::from_utf8_lossy(path);
         match self.own_host.as_str() {
             "" => format!("{}:{path}", side.word()),
+            host if is_daemon(host) => format!("{}:{host}/{path}", side.word()),
             host => format!("{}:{host}:{path}", side.word()),
         }
     }

@@ -3,6 +3,7 @@
 use lads_core::bottleneck::Bottleneck;
 use lads_core::issue::{Issue, Side};
 use lads_core::message::{Counters, Line, OstBytes};
+use lads_core::protection::Protection;
 use lads_core::reduction::Reduction;
 use std::time::Duration;
 
@@ -132,8 +133,9 @@ pub struct Report {
     pub progress: Progress,
     /// How many entries failed (each was told as a [`Happening::Issue`]).
     pub issue_count: u64,
-    /// Whether data went over connections that are not encrypted.
-    pub is_clear: bool,
+    /// What protected data that went to another host over connections of its own; `None` if there
+    /// was none.
+    pub protection: Option<Protection>,
     /// True if data went through the remote shell because no separate connection could be opened.
     pub is_port_blocked: bool,
     /// The number of attempts, with the first. Everything else is of the last one.

@@ -1,8 +1,10 @@
 //! What a transfer is asked to do: its places and options.
 
+mod daemon_place;
 mod deletion;
 pub(crate) mod null;
 mod passing;
+mod remote_shell;
 pub(crate) mod stdio;
 
 use crate::event::ExitCode;
@@ -16,6 +18,7 @@ use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::Verb;
 use lads_core::placement::Place;
+use lads_core::protection::DataLevel;
 use lads_core::retry::RetryConfig;
 use lads_core::schedule::Policy;
 pub use lads_core::shares::BUFFERS_BYTES;
@@ -31,9 +34,12 @@ use std::path::{Path, PathBuf};
 /// with 8 and 8.44 with 16. More extents make a layout that takes longer to read.
 pub const PLACE_EXTENTS: u32 = 8;
 
+use daemon_place::SCHEME;
+pub use daemon_place::{DaemonPlace, PORT};
 pub use deletion::Deletion;
 use null::{is_null_sink, is_without_storage};
 pub use passing::Passing;
+pub use remote_shell::{RemoteShell, Tunnel};
 use stdio::{is_stdio, on_other_host};
 
 /// A place: a path, here or on another host.
@@ -48,15 +54,18 @@ pub struct Location {
 }
 
 impl Location {
-    /// Reads `[user@]host:path` or `path`, by rsync's rule: a colon before the first slash
-    /// separates a host from a path. The host may be an address in brackets; an address with colons
-    /// must be: `[::1]:path`. `null:`, `null:SIZE`, `zero:SIZE` and `-` have no host. `None` if the
-    /// host is not valid text.
+    /// Reads `[user@]host:path`, `lads://host[:port]/path` or `path`, by rsync's rule: a colon
+    /// before the first slash separates a host from a path. The host may be an address in brackets;
+    /// an address with colons must be: `[::1]:path`. `null:`, `null:SIZE`, `zero:SIZE` and `-` have
+    /// no host. `None` if the host is not valid.
     #[must_use]
     pub fn parse(argument: &OsStr) -> Option<Self> {
         let bytes = argument.as_bytes();
         if is_without_storage(bytes) || is_stdio(bytes) {
             return Some(Self { host: None, path: bytes.to_vec() });
+        }
+        if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
+            return of_daemon(rest);
         }
         if let Some((host, path)) = part_brackets(bytes) {
             let host = String::from_utf8(host).ok()?;
@@ -96,6 +105,16 @@ impl Location {
     }
 }
 
+/// A path below the directory that a daemon offers.
+fn of_daemon(rest: &[u8]) -> Option<Location> {
+    let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
+    let (host, path) = rest.split_at(end);
+    let place = DaemonPlace::parse(&format!("{SCHEME}{}", std::str::from_utf8(host).ok()?))?;
+    let begin = path.iter().position(|&byte| byte != b'/').unwrap_or(path.len());
+    let path = if begin == path.len() { b"." } else { &path[begin..] };
+    Some(Location { host: Some(place.to_string()), path: path.to_vec() })
+}
+
 /// The host without its brackets, and the path, if the host is in brackets.
 fn part_brackets(argument: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let open = argument.iter().position(|byte| b"[:/".contains(byte))?;
@@ -118,7 +137,20 @@ pub fn shown_host(host: &str) -> String {
         Some((user, address)) => (format!("{user}@"), address),
         None => (String::new(), host),
     };
-    if address.contains(':') { format!("{user}[{address}]") } else { host.to_owned() }
+    let has_brackets = address.contains(':') && !is_daemon(host);
+    if has_brackets { format!("{user}[{address}]") } else { host.to_owned() }
+}
+
+/// What is before a path on another host: `dtn2:`, or `lads://dtn2/`.
+#[must_use]
+pub fn shown_before_path(host: &str) -> String {
+    format!("{}{}", shown_host(host), if is_daemon(host) { '/' } else { ':' })
+}
+
+/// Reports whether a host is reached through its daemon, and not by a remote shell.
+#[must_use]
+pub fn is_daemon(host: &str) -> bool {
+    host.starts_with(SCHEME)
 }
 
 /// Paths that are reported with what is done with them, or would be.
@@ -251,7 +283,7 @@ pub struct Options {
     /// something else under its name; [`Self::deletion`] includes this.
     pub force: bool,
     /// Whether files, links and special files are removed at the source when they are durable at
-    /// the sink. Cannot be combined with [`Self::deletion`].
+    /// the sink. Cannot be combined with [`Self::deletion`] and [`Self::force`].
     pub removes_sources: bool,
     /// Whether other file systems that are mounted below a source are left out.
     pub one_file_system: bool,
@@ -265,6 +297,9 @@ pub struct Options {
     /// Whether source and sink are only compared, and differences reported. Requires
     /// [`Self::dry_run`] and [`Self::checksum`].
     pub check: bool,
+    /// How data is protected between two hosts; lower than [`DataLevel::Encrypted`] only if the
+    /// settings of the other host permit it.
+    pub data: DataLevel,
     /// A peer that is silent for this many seconds counts as dead.
     pub timeout_seconds: u32,
     /// A transfer in which nothing moves for this many seconds ends; zero for no limit.
@@ -313,6 +348,12 @@ impl Options {
     /// What the end cannot do.
     pub(crate) fn check(&self) -> Result<(), Fatal> {
         let has_too_many = self.source_threads.max(self.sink_threads) > THREADS_MAX;
+        let both = |option| {
+            format!(
+                "{option} would remove files that --remove-source-files has moved: use only one \
+                 of them"
+            )
+        };
         let text = match () {
             () if has_too_many => {
                 format!(
@@ -321,11 +362,9 @@ impl Options {
             }
             () if self.streams > STREAMS_MAX => format!("at most {STREAMS_MAX} --streams"),
             // The sink asks at the end which names the source has.
-            () if self.removes_sources && self.deletion.is_some() => {
-                "--delete would remove the files that --remove-source-files has moved: use only \
-                 one of them"
-                    .to_owned()
-            }
+            () if self.removes_sources && self.deletion.is_some() => both("--delete"),
+            // An earlier run has moved files into a directory that is another entry now.
+            () if self.removes_sources && self.force => both("--force"),
             () if self.removes_sources && self.check => {
                 "lads check does not remove files: omit --remove-source-files".to_owned()
             }
@@ -419,6 +458,7 @@ impl Default for Options {
             makes_parents: false,
             checksum: false,
             check: false,
+            data: DataLevel::Encrypted,
             timeout_seconds: 30,
             stall_timeout_seconds: 600,
             bytes_per_second: 0,
@@ -435,89 +475,6 @@ impl Default for Options {
             write_devices: false,
             follow_seconds: 0,
         }
-    }
-}
-
-/// How the other end is started and reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteShell {
-    /// The command that runs a command on another host, `ssh` by default. The host and the command
-    /// are appended.
-    pub command: Vec<String>,
-    /// The name or path of the `lads` program there. `None`: it is looked for, and is sent if it
-    /// is not there and [`Self::deploys`].
-    pub lads: Option<String>,
-    /// Whether LADS is sent to a host that does not have it.
-    pub deploys: bool,
-    /// Use of the remote shell for data, too, instead of separate connections.
-    pub tunnel: Tunnel,
-    /// The address to which data streams connect, instead of the addresses of the host; `host:port`
-    /// if another port is forwarded to the one there.
-    pub data_address: Option<String>,
-    /// The TCP ports on which the other end may listen, first and last; any by default.
-    pub ports: Option<(u16, u16)>,
-    /// How long the command may be silent at first, in seconds. `None`: with ssh 300, the time to
-    /// connect and to ask a user for a password; with any other command as long as any peer may
-    /// be silent ([`Options::timeout_seconds`]).
-    pub connect_timeout_seconds: Option<u32>,
-}
-
-/// Use of the remote shell for data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tunnel {
-    /// If no separate connection can be opened.
-    #[default]
-    IfBlocked,
-    /// Always.
-    Always,
-    /// Never: a transfer without separate connections fails.
-    Never,
-}
-
-impl Default for RemoteShell {
-    fn default() -> Self {
-        Self {
-            command: vec!["ssh".to_owned()],
-            lads: None,
-            deploys: true,
-            tunnel: Tunnel::IfBlocked,
-            data_address: None,
-            ports: None,
-            connect_timeout_seconds: None,
-        }
-    }
-}
-
-impl RemoteShell {
-    /// Splits a command into words at blanks, as a shell does: quotes keep blanks in a word, and a
-    /// backslash keeps the next character.
-    ///
-    /// # Errors
-    /// If a quote is never closed, or there is no word; the text goes on from the name of what was
-    /// given.
-    pub fn words(command: &str) -> Result<Vec<String>, String> {
-        let mut words = Vec::new();
-        let mut word: Option<String> = None;
-        let mut letters = command.chars();
-        while let Some(letter) = letters.next() {
-            match letter {
-                ' ' | '\t' | '\n' => words.extend(word.take()),
-                '\'' | '"' => {
-                    let word = word.get_or_insert_default();
-                    loop {
-                        match letters.next() {
-                            Some(end) if end == letter => break,
-                            Some(letter) => word.push(letter),
-                            None => return Err(format!("has a {letter} that is never closed")),
-                        }
-                    }
-                }
-                '\\' => word.get_or_insert_default().extend(letters.next()),
-                _ => word.get_or_insert_default().push(letter),
-            }
-        }
-        words.extend(word);
-        if words.is_empty() { Err("is empty".to_owned()) } else { Ok(words) }
     }
 }
 
@@ -584,11 +541,15 @@ pub(crate) struct Assignment {
     pub(crate) is_local: bool,
     /// Whether data comes through the pipes that carry messages, and not over connections.
     pub(crate) is_piped: bool,
+    /// Whether the other end connects the data streams; CONNECT says where.
+    pub(crate) connects: bool,
     /// The first and last port to listen on; zero for any.
     pub(crate) port_first: u16,
     pub(crate) port_last: u16,
     /// The number of streams that may be opened besides, if the other end is far away.
     pub(crate) more_streams: u16,
+    /// Whether the host that asks has instructions for AES.
+    pub(crate) has_aes: bool,
 }
 
 wire_struct!(Assignment {
@@ -599,9 +560,11 @@ wire_struct!(Assignment {
     job_key,
     is_local,
     is_piped,
+    connects,
     port_first,
     port_last,
     more_streams,
+    has_aes,
 });
 wire_enum!(IoMode { 0 => Auto, 1 => Direct, 2 => Buffered, 3 => Uncached });
 wire_enum!(Verify { 0 => Wire, 1 => Media });
@@ -635,6 +598,7 @@ wire_struct!(Options {
     xattrs,
     hard_links,
     ignores_times,
+    data,
     timeout_seconds,
     stall_timeout_seconds,
     bytes_per_second,
@@ -666,6 +630,20 @@ wire_struct!(Options {
 mod tests {
     use super::*;
     use lads_core::message::wire::{Reader, Wire};
+
+    /// An earlier run has moved them, and the source does not have them any more.
+    #[test]
+    fn what_removes_moved_files_at_the_sink_is_refused() {
+        let moving = || Options { removes_sources: true, ..Options::default() };
+        assert!(moving().check().is_ok());
+        let deletion = Some(Deletion { excluded: false, after_errors: false, count_max: None });
+        let deleting = Options { deletion, ..moving() };
+        let forcing = Options { force: true, ..moving() };
+        for (options, named) in [(deleting, "--delete"), (forcing, "--force")] {
+            let text = options.check().unwrap_err().text;
+            assert!(text.starts_with(named), "{text}");
+        }
+    }
 
     #[test]
     fn parts_the_remote_shell_as_a_shell_does() {
@@ -715,8 +693,10 @@ mod tests {
             job_key: 7,
             is_local: true,
             is_piped: true,
+            connects: true,
             port_first: 0,
             port_last: 0,
+            has_aes: true,
             more_streams: 28,
         };
         let mut bytes = Vec::new();

@@ -10,7 +10,9 @@ mod other;
 mod process;
 mod route;
 mod ssh;
+mod streams;
 mod terminal;
+mod terms;
 
 use crate::board::lock;
 use crate::closing::Closing;
@@ -21,24 +23,28 @@ use crate::job::stdio::is_stdio;
 use crate::job::{Assignment, Job, Location, Options, RemoteShell, Stderr, Tunnel, shown_host};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
-use crate::thread::spawn;
+use crate::transport::seal::has_aes;
 use crate::transport::{Channel, Transport, pipe, tcp};
 use deploy::Builds;
 pub use deploy::version;
 use distant::Unwatched;
 pub(crate) use distant::{Distant, answer_distant};
-use greeting::{GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, bytes_of, check_hello, own_hello};
+pub use greeting::refusal;
+use greeting::{
+    GREETING_DEADLINE, Greeting, HELLO_BYTES_MAX, LISTEN_BYTES_MAX, bytes_of, check_hello,
+    own_hello,
+};
 use lads_core::issue::Side;
 use lads_core::limits::STREAMS_MAX;
 use lads_core::message::wire::{Reader, Wire};
-use lads_core::message::{Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
+use lads_core::message::{DataPort, Hello, JOB_BYTES_MAX, JOB_MESSAGE_BYTES_MAX, Message};
 use lads_core::pauses::Pauses;
-use lads_core::shares::{STREAMS_DISTANT_MAX, stream_count};
-use lads_core::tuning::Tuning;
-use lads_core::units::StreamId;
-use other::{Beginning, Errors, FirstWord, Listening, Other, Program, Way, Wording, shell_command};
+use lads_core::protection::{DataLevel, Protection};
+use lads_core::shares::STREAMS_DISTANT_MAX;
+use other::{Beginning, Errors, FirstWord, Other, Program, Way, Wording, shell_command};
 use process::Process;
-use route::{CONTACT_DEADLINE, Route};
+pub(crate) use route::CONTACT_DEADLINE;
+use route::Route;
 use ssh::Ssh;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -46,9 +52,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+pub(crate) use streams::Opening;
+use streams::{Windows, accepting, connecting, data_streams};
+use terms::protection;
+pub use terms::{Offer, Terms};
 use twox_hash::XxHash3_64;
 
 /// The longest pause between looks whether the other end has ended by itself, when everything is
@@ -66,13 +75,8 @@ const EARLY_JOB_BYTES_MAX: usize = 2 << 10;
 /// each processor, so that no thread waits for another. Measured: `docs/benchmarks.md`. More lose
 /// packets where a switch has a small buffer: over 0.28 ms and 4 Gbit/s, with a buffer of one round
 /// trip, 1 GiB takes 3.3 s with 4 or 8, 4.5 to 5.2 s with 16, and 3.6 to 12.9 s with 32. To a host
-/// far away there are more: [`stream_count`].
+/// far away there are more: [`lads_core::shares::stream_count`].
 const STREAMS_DEFAULT: std::ops::RangeInclusive<usize> = 4..=8;
-/// How long the port stays open for streams that may come or not. They come within a few round
-/// trips, or within a second or three more if a packet is lost. With half, one that lost two
-/// packets would be left out; with double, the port is open for longer if the other end wants
-/// fewer.
-const MORE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Two ends that have exchanged HELLO.
 pub(crate) struct Connected {
@@ -91,8 +95,8 @@ pub(crate) struct Connected {
     pub(crate) job_key: u64,
     pub(crate) own_host: String,
     pub(crate) peer_host: String,
-    /// Whether data goes to another host over connections that are not encrypted.
-    pub(crate) is_clear: bool,
+    /// What protects data that goes to another host over connections of its own.
+    pub(crate) protection: Option<Protection>,
 }
 
 impl Connected {
@@ -159,24 +163,29 @@ pub(crate) fn start(
     job.options.check()?;
     let options = with_defaults(&job.options);
     let assignment = assignment(job, own_side, &options, host.as_deref());
-    let told = job_message(&assignment)?;
     let more_count = assignment.more_streams;
     let silence = Duration::from_secs(options.timeout_seconds.into());
     let patience = Patience::new(stop, GREETING_DEADLINE);
+    let listen = || {
+        let (count, is_local) = (options.streams + more_count, host.is_none());
+        tcp::Listener::open(count, job.remote.ports, is_local, &patience)
+    };
+    let listener = assignment.connects.then(listen).transpose()?;
+    let told = Told::new(&assignment, connect_message(job, listener.as_ref(), own_side))?;
     let asked = host.as_deref().map(|host| Ssh::ask(shell_command(&job.remote), host, &patience));
     let ssh = asked.transpose()?.flatten();
     let (mut other, patience) = meet(job, ssh.as_ref(), host.as_deref(), &told, (stop, observer))?;
     if !told.is_short {
-        other.say(&told.message, &patience)?;
+        told.messages.iter().try_for_each(|message| other.say(message, &patience))?;
     }
-    let listening = other.hear_where_it_listens(&patience)?;
-    let Listening { address, port, tokens, window_bytes } = listening;
-    let count = options.streams + more_count;
-    check_tokens(tokens.len(), if assignment.is_piped { 0 } else { count })?;
-    let data_address = job.remote.data_address.clone();
+    let (port, protection) = other.hear_where_it_listens(&patience)?;
+    let has_port = !(assignment.is_piped || assignment.connects);
+    check_secrets(port.secrets.len(), if has_port { options.streams + more_count } else { 0 })?;
+    let between = host.as_deref().filter(|_| !assignment.is_piped);
+    between.map_or(Ok(()), |host| check_level(host, protection, options.data))?;
+    let protection_between = between.map(|_| protection);
     // Without a tunnel as an alternative, a slow network has all the time that TCP gives it.
     let contact_limit = (host.is_some() && job.can_tunnel()).then_some(CONTACT_DEADLINE);
-    let route = Route { data_address, host: host.clone(), ssh, told: address, port, contact_limit };
     let (process, errors, input, output) = other.into_parts();
     let (transport, control, opening): (Arc<dyn Transport>, _, _) = match assignment.is_piped {
         true => {
@@ -184,12 +193,18 @@ pub(crate) fn start(
             (transport, control, None)
         }
         false => {
-            let addresses = route.addresses(&patience)?;
             let streams = data_streams(&options, more_count, host.is_none());
             let to = Arc::clone(&streams);
-            let windows = Windows { own_side, far_bytes: window_bytes };
-            let opening =
-                connecting(route, addresses, tokens, to, windows, (stop.clone(), silence));
+            let opening = if let Some(listener) = listener {
+                accepting(listener, (to, protection), contact_limit, &input, stop.clone())
+            } else {
+                let data_address = job.remote.data_address.clone();
+                let route =
+                    Route::to(&port, protection, (host.clone(), ssh), data_address, contact_limit);
+                let windows = Windows { own_side, far_bytes: port.window_bytes };
+                let addresses = route.addresses(&patience)?;
+                connecting(route, addresses, port.secrets, to, windows, (stop.clone(), silence))
+            };
             (streams, over_pipes(input, output), Some(opening))
         }
     };
@@ -210,7 +225,7 @@ pub(crate) fn start(
         job_key: assignment.job_key,
         own_host: String::new(),
         peer_host: host.as_deref().map_or_else(|| "the other end".to_owned(), shown_host),
-        is_clear: host.is_some() && !is_tunneled(job),
+        protection: protection_between,
     })
 }
 
@@ -305,7 +320,8 @@ pub fn connect_for_data(
         let ssh = Ssh::ask(shell_command(remote), host, &patience)?;
         let data_address = remote.data_address.clone();
         let (host, told) = (Some(host.to_owned()), reached.to_owned());
-        let route = Route { data_address, host, ssh, told, port, contact_limit: None };
+        let protection = Protection::Plain;
+        let route = Route { data_address, host, ssh, told, port, protection, contact_limit: None };
         let addresses = route.addresses(&patience)?;
         let limit = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         let mut last = String::new();
@@ -335,96 +351,43 @@ fn command_here(job: &Job) -> Command {
     command
 }
 
-/// The data streams of a job, of which none is open yet. Within one host, a connection is not lost
-/// while both processes exist, even if one of them is stopped.
-fn data_streams(options: &Options, more_count: u16, is_local: bool) -> Arc<tcp::Tcp> {
-    let silence = match is_local {
-        true => Duration::MAX,
-        false => Duration::from_secs(options.timeout_seconds.into()),
-    };
-    Arc::new(tcp::Tcp::opening(options.streams.into(), silence).and_more(more_count.into()))
-}
-
-/// How many more streams there should be, now that those that are needed are open: the other end
-/// may be far away. Windows hold `window_bytes`.
-fn count_of_more(streams: &tcp::Tcp, window_bytes: u64) -> usize {
-    let needed_count = u16::try_from(streams.needed_count()).expect("streams have 16 bits");
-    let Some(round_trip) = streams.round_trip() else { return 0 };
-    let count = stream_count(&Tuning::DEFAULT, needed_count, round_trip, window_bytes);
-    usize::from(count - needed_count)
-}
-
-/// Streams that are being opened. Meanwhile the ends already talk: the source announces files, and
-/// the sink says what it has of them, which saves two round trips.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    result: Receiver<Result<(), Fatal>>,
-    more: Receiver<StreamId>,
-    /// Whether streams may follow that are not needed.
-    pub(crate) may_have_more: bool,
-}
-
-/// Who is told of streams that were opened. If an end could not begin, or is over, nobody listens.
-struct Opened {
-    result: Sender<Result<(), Fatal>>,
-    more: Sender<StreamId>,
-}
-
-impl Opened {
-    /// All streams that are needed are open, or why one of them cannot be opened. Returns whether
-    /// they are.
-    fn say(&self, result: Result<(), Fatal>) -> bool {
-        let is_open = result.is_ok();
-        let _ = self.result.send(result);
-        is_open
-    }
-
-    /// One more stream is open.
-    fn say_more(&self, stream: StreamId) {
-        let _ = self.more.send(stream);
-    }
-}
-
-impl Opening {
-    /// Opens streams on a thread of its own: those that are needed, then at most `more_count`.
-    fn begin(more_count: usize, open: impl FnOnce(&Opened) + Send + 'static) -> Self {
-        let ((result, its_result), (more, its_more)) = (channel(), channel());
-        let failed = result.clone();
-        if let Err(error) = spawn("lads-streams", move || open(&Opened { result, more })) {
-            let _ = failed.send(Err(error.into()));
-        }
-        Self { result: its_result, more: its_more, may_have_more: more_count > 0 }
-    }
-
-    /// Waits until all streams that are needed are open, or why one of them cannot be opened.
-    pub(crate) fn failure(&self) -> Option<Fatal> {
-        self.result.recv().ok()?.err()
-    }
-
-    /// Waits until one more stream is open; `None` if there will be no other.
-    pub(crate) fn next_more(&self) -> Option<StreamId> {
-        self.more.recv().ok()
-    }
-}
-
 /// What carries messages while each data stream has a connection of its own.
 fn over_pipes(input: File, output: File) -> Channel {
     Channel { input: Box::new(input), output: Box::new(output) }
 }
 
-/// The job as a message.
+/// What the other end is told.
 struct Told {
-    message: Message,
-    /// Whether it fits into a pipe that nobody reads yet.
+    /// JOB, and CONNECT if the other end connects.
+    messages: Vec<Message>,
+    /// Whether they fit into a pipe that nobody reads yet.
     is_short: bool,
 }
 
 impl Told {
+    /// A job that is longer than the other end accepts is refused here.
+    fn new(assignment: &Assignment, connect: Option<Message>) -> Result<Self, Fatal> {
+        let mut bytes = Vec::new();
+        assignment.put(&mut bytes);
+        if bytes.len() > JOB_BYTES_MAX {
+            let text = format!(
+                "--files-from and the patterns have {} MiB, and the other end accepts at most {} \
+                 MiB: split the list, or name a directory",
+                bytes.len().div_ceil(1 << 20),
+                JOB_BYTES_MAX >> 20
+            );
+            return Err(Fatal::new(ExitCode::Usage, text));
+        }
+        let count = bytes.len() + connect.as_ref().map_or(0, |it| bytes_of(it).len());
+        let messages = [Message::Job(bytes)].into_iter().chain(connect).collect();
+        Ok(Self { messages, is_short: count <= EARLY_JOB_BYTES_MAX })
+    }
+
     /// The messages for an other end that has not sent anything.
     fn early(&self) -> Vec<u8> {
         let mut early = bytes_of(&own_hello());
         if self.is_short {
-            early.extend_from_slice(&bytes_of(&self.message));
+            early.extend(self.messages.iter().flat_map(bytes_of));
         }
         early
     }
@@ -432,37 +395,37 @@ impl Told {
     /// The words of the command. A short job is an argument of it, too: ssh lets nothing into
     /// standard input before the command has begun, a round trip later.
     fn serve_words(&self) -> Vec<Vec<u8>> {
-        let ahead = match &self.message {
-            Message::Job(bytes) if self.is_short => Some(ahead::argument(bytes).into_bytes()),
+        let ahead = match self.messages.first() {
+            Some(Message::Job(bytes)) if self.is_short => Some(ahead::argument(bytes).into_bytes()),
             _ => None,
         };
         [b"serve".to_vec()].into_iter().chain(ahead).collect()
     }
 }
 
-/// The job as a message; refused here if it is longer than the other end accepts.
-fn job_message(assignment: &Assignment) -> Result<Told, Fatal> {
-    let mut bytes = Vec::new();
-    assignment.put(&mut bytes);
-    if bytes.len() > JOB_BYTES_MAX {
-        let text = format!(
-            "--files-from and the patterns have {} MiB, and the other end accepts at most {} MiB: \
-             split the list, or name a directory",
-            bytes.len().div_ceil(1 << 20),
-            JOB_BYTES_MAX >> 20
-        );
-        return Err(Fatal::new(ExitCode::Usage, text));
-    }
-    Ok(Told { is_short: bytes.len() <= EARLY_JOB_BYTES_MAX, message: Message::Job(bytes) })
+/// Tells the other end where this one listens, if it does.
+fn connect_message(job: &Job, listener: Option<&tcp::Listener>, own_side: Side) -> Option<Message> {
+    let address = job.remote.data_address.clone().unwrap_or_default();
+    Some(Message::Connect(listener?.port_at(address, own_side)))
 }
 
-/// Checks that the other end gives one token for each stream that it was asked for.
-fn check_tokens(count: usize, asked_for: u16) -> Result<(), Fatal> {
+/// Checks that the other end gives one secret for each stream that it was asked for.
+fn check_secrets(count: usize, asked_for: u16) -> Result<(), Fatal> {
     if count == usize::from(asked_for) {
         return Ok(());
     }
     let text = format!("the other end opens {count} data streams instead of {asked_for}");
     Err(Fatal::new(ExitCode::Network, text))
+}
+
+/// Checks that a host protects data as it was asked to.
+fn check_level(host: &str, protection: Protection, asked: DataLevel) -> Result<(), Fatal> {
+    let (host, level) = (shown_host(host), protection.level());
+    if level == asked {
+        return Ok(());
+    }
+    let text = format!("with {host}, data would be {level} instead of {asked}");
+    Err(Fatal::new(ExitCode::Refused, text))
 }
 
 /// Which end this is, and the host of the other end if it is another host.
@@ -504,6 +467,7 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
         }
     };
     let (port_first, port_last) = job.remote.ports.unwrap_or((0, 0));
+    let is_piped = host.is_some() && is_tunneled(job);
     // If a person gives the number of streams, no further ones are opened.
     let has_more = job.options.streams == 0 && host.is_some() && !is_tunneled(job);
     let more_streams =
@@ -515,10 +479,12 @@ fn assignment(job: &Job, own_side: Side, options: &Options, host: Option<&str>) 
         job_key: job_key(job),
         host: host.map_or_else(String::new, shown_host),
         is_local: host.is_none(),
-        is_piped: host.is_some() && is_tunneled(job),
+        is_piped,
+        connects: !is_piped && job.remote.connects == Some(side),
         port_first,
         port_last,
         more_streams,
+        has_aes: has_aes(),
     }
 }
 
@@ -555,13 +521,14 @@ pub(crate) fn answer(
     input: File,
     output: File,
     argument: Option<&str>,
+    terms: &Terms<'_>,
 ) -> Result<Connected, Fatal> {
     let stop = StopFlag::new();
     let patience = Patience::new(&stop, GREETING_DEADLINE);
     let mut greeting = Greeting::new(input, output, "the other end");
     let ahead = argument.and_then(ahead::job);
-    let (hello, assignment, listener) =
-        match answer_within(&mut greeting, ahead.as_deref(), &patience) {
+    let (hello, assignment, way) =
+        match answer_within(&mut greeting, ahead.as_deref(), terms, &patience) {
             Ok(answered) => answered,
             Err(fatal) => {
                 let message = Message::Fatal { code: fatal.code as u8, text: fatal.text.clone() };
@@ -571,17 +538,24 @@ pub(crate) fn answer(
             }
         };
     let (input, output) = greeting.into_pipes();
-    let options = &assignment.options;
-    let (transport, control, opening): (Arc<dyn Transport>, _, _) = match listener {
-        Some(listener) => {
-            let streams = data_streams(options, assignment.more_streams, assignment.is_local);
-            let more_count = assignment.more_streams.into();
-            let opening = accepting(listener, Arc::clone(&streams), more_count, &input);
+    let (options, own_side) = (&assignment.options, assignment.side);
+    let streams = data_streams(options, assignment.more_streams, assignment.is_local);
+    let (transport, control, opening): (Arc<dyn Transport>, _, _) = match way {
+        DataWay::Pipes => {
+            let (transport, control) = pipe::open(input, output, options.streams, own_side);
+            (transport, control, None)
+        }
+        DataWay::Accepts(listener, protection) => {
+            let to = (Arc::clone(&streams), protection);
+            let opening = accepting(listener, to, None, &input, stop);
             (streams, over_pipes(input, output), Some(opening))
         }
-        None => {
-            let (transport, control) = pipe::open(input, output, options.streams, assignment.side);
-            (transport, control, None)
+        DataWay::Connects(route, addresses, port) => {
+            let silence = Duration::from_secs(options.timeout_seconds.into());
+            let windows = Windows { own_side, far_bytes: port.window_bytes };
+            let to = Arc::clone(&streams);
+            let opening = connecting(route, addresses, port.secrets, to, windows, (stop, silence));
+            (streams, over_pipes(input, output), Some(opening))
         }
     };
     Ok(Connected {
@@ -597,137 +571,92 @@ pub(crate) fn answer(
         job_key: assignment.job_key,
         own_host: assignment.host,
         peer_host: hello.host,
-        is_clear: false,
+        protection: None,
     })
 }
 
-/// What limits the bytes that a stream has in flight.
-#[derive(Clone, Copy, Debug)]
-struct Windows {
-    own_side: Side,
-    /// How many the other end's host lets it have.
-    far_bytes: u64,
+/// How data comes to the end that was started.
+enum DataWay {
+    /// As the messages do.
+    Pipes,
+    /// Over connections that this end accepts.
+    Accepts(tcp::Listener, Protection),
+    /// Over connections that this end opens, to one of these addresses.
+    Connects(Route, Vec<SocketAddr>, DataPort),
 }
 
-impl Windows {
-    /// How many bytes a stream can have in flight, now that some are open.
-    fn bytes(self, streams: &tcp::Tcp) -> u64 {
-        streams.window_bytes(self.own_side).map_or(self.far_bytes, |it| it.min(self.far_bytes))
-    }
-}
-
-/// Opens a stream for each token that is needed, then as many more as there should be.
-fn connecting(
-    route: Route,
-    addresses: Vec<SocketAddr>,
-    tokens: Vec<[u8; 32]>,
-    streams: Arc<tcp::Tcp>,
-    windows: Windows,
-    (stop, silence): (StopFlag, Duration),
-) -> Opening {
-    let more_count = tokens.len() - streams.needed_count();
-    Opening::begin(more_count, move |opened| {
-        let patience = Patience::new(&stop, GREETING_DEADLINE).with_silence(silence);
-        let (needed, more) = tokens.split_at(streams.needed_count());
-        if opened.say(route.connect_all(&addresses, needed, &patience, &streams)) {
-            let count = count_of_more(&streams, windows.bytes(&streams));
-            let more = &more[..count.min(more.len())];
-            route.connect_more(&addresses, more, &patience, &streams, |id| opened.say_more(id));
-        }
-    })
-}
-
-/// Opens each stream when the other end, which is read from `input`, connects it.
-fn accepting(
-    listener: tcp::Listener,
-    streams: Arc<tcp::Tcp>,
-    more_count: usize,
-    input: &File,
-) -> Opening {
-    let control = input.try_clone().map_err(|error| {
-        Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
-    });
-    Opening::begin(more_count, move |opened| {
-        let control = match control {
-            Ok(control) => control,
-            Err(fatal) => {
-                opened.say(Err(fatal));
-                return;
-            }
-        };
-        let (stop, tcp) = (StopFlag::new(), &streams);
-        let patience = Patience::new(&stop, GREETING_DEADLINE);
-        match listener.accept_all(tcp, &patience, &control) {
-            Ok(door) => {
-                opened.say(Ok(()));
-                // The end that connects knows its windows, and may want fewer.
-                let most = count_of_more(tcp, Tuning::DEFAULT.stream_window_bytes);
-                let patience = patience.part(MORE_DEADLINE);
-                door.accept_more(most, &patience, &control, |id| opened.say_more(id));
-            }
-            Err(fatal) => {
-                opened.say(Err(fatal));
-            }
-        }
-    })
-}
-
-/// What it was told; and where it listens, if streams have their own connections.
+/// What it was told, and how data comes.
 fn answer_within(
     greeting: &mut Greeting,
     ahead: Option<&[u8]>,
+    terms: &Terms<'_>,
     patience: &Patience<'_>,
-) -> Result<(Hello, Assignment, Option<tcp::Listener>), Fatal> {
+) -> Result<(Hello, Assignment, DataWay), Fatal> {
     greeting.say(&own_hello(), patience)?;
     let begun = match ahead {
-        Some(bytes) => Some(listen_for(bytes, greeting, patience)?),
+        Some(bytes) => Some(take_up(bytes, greeting, terms, patience)?),
         None => None,
     };
     let hello = check_hello(greeting.hear(HELLO_BYTES_MAX, patience)?, "the other end")?;
     let Some(Message::Job(bytes)) = greeting.hear(JOB_MESSAGE_BYTES_MAX, patience)? else {
         return Err(Fatal::new(ExitCode::Network, "the other end sent no job"));
     };
-    let (assignment, listener) = match begun {
+    let (assignment, protection, listener) = match begun {
         Some(begun) if ahead == Some(&bytes) => begun,
         Some(_) => {
             let text = "the other end sent two different jobs";
             return Err(Fatal::new(ExitCode::Network, text));
         }
-        None => listen_for(&bytes, greeting, patience)?,
+        None => take_up(&bytes, greeting, terms, patience)?,
     };
-    Ok((hello, assignment, listener))
+    let way = match listener {
+        _ if assignment.is_piped => DataWay::Pipes,
+        Some(listener) => DataWay::Accepts(listener, protection),
+        None => {
+            let Some(Message::Connect(port)) = greeting.hear(LISTEN_BYTES_MAX, patience)? else {
+                let text = "the other end did not say where data connections go";
+                return Err(Fatal::new(ExitCode::Network, text));
+            };
+            let asked_for = assignment.options.streams + assignment.more_streams;
+            check_secrets(port.secrets.len(), asked_for)?;
+            let route = Route::back(&port, protection, assignment.is_local)?;
+            let addresses = route.addresses(patience)?;
+            DataWay::Connects(route, addresses, port)
+        }
+    };
+    Ok((hello, assignment, way))
 }
 
-/// Takes up a job, and says where this end listens for it: nowhere, if all goes through the pipes.
-fn listen_for(
+/// Takes up a job, and says what protects the data, and where this end listens for it, if it does.
+fn take_up(
     job: &[u8],
     greeting: &mut Greeting,
+    terms: &Terms<'_>,
     patience: &Patience<'_>,
-) -> Result<(Assignment, Option<tcp::Listener>), Fatal> {
+) -> Result<(Assignment, Protection, Option<tcp::Listener>), Fatal> {
     let mut assignment = Assignment::take(&mut Reader::of_own(job))
         .map_err(|error| Fatal::new(ExitCode::Network, error.to_string()))?;
     assignment.options.check()?;
+    terms.offer.map_or(Ok(()), |offer| offer.apply_to(&mut assignment))?;
     let count = assignment.options.streams.clamp(1, STREAMS_MAX);
     assignment.options.streams = count;
     assignment.more_streams = assignment.more_streams.min(STREAMS_MAX - count);
-    if assignment.is_piped {
-        let (address, tokens) = (String::new(), Vec::new());
-        let message = Message::Listen { address, port: 0, tokens, window_bytes: 0 };
-        greeting.say(&message, patience)?;
-        return Ok((assignment, None));
-    }
-    let ports =
-        (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
-    let count = count + assignment.more_streams;
-    let listener = tcp::Listener::open(count, ports, assignment.is_local, patience)?;
-    let message = Message::Listen {
-        address: address_reached(),
-        port: listener.port,
-        tokens: listener.tokens.clone(),
-        window_bytes: listener.window_bytes(assignment.side),
+    let protection = match assignment.is_piped || assignment.is_local {
+        true => Protection::Plain,
+        false => protection(&assignment, terms)?,
     };
-    greeting.say(&message, patience)?;
-    Ok((assignment, Some(listener)))
+    let listen = || {
+        let ports =
+            (assignment.port_first > 0).then_some((assignment.port_first, assignment.port_last));
+        let count = count + assignment.more_streams;
+        tcp::Listener::open(count, ports, assignment.is_local, patience)
+    };
+    let listens = !(assignment.is_piped || assignment.connects);
+    let listener = listens.then(listen).transpose()?;
+    let port = |it: &tcp::Listener| it.port_at(address_reached(), assignment.side);
+    let port = listener.as_ref().map(port).unwrap_or_default();
+    greeting.say(&Message::Listen { port, protection }, patience)?;
+    Ok((assignment, protection, listener))
 }
 
 /// The address of this host that ssh connected to: data can reach it, too.

@@ -24,6 +24,7 @@ mod clock;
 mod closing;
 mod control;
 mod cpu;
+mod daemon;
 mod deeds;
 mod end;
 mod event;
@@ -32,6 +33,7 @@ mod fatal;
 mod hub;
 mod job;
 mod journal;
+mod keys;
 mod launch;
 pub mod layout;
 mod metadata;
@@ -60,15 +62,18 @@ pub use lads_core;
 
 pub use bench::{BenchConfig, BenchError, BenchReport, bench};
 pub use clean::{Kept, Remains, clean};
+pub use daemon::{DaemonConfig, Listening, Peer, SessionEnd, dial, listen, serve_connection};
 pub use event::{ExitCode, Happening, Observer, Progress, Report, Retry, Waiting};
 pub use expand::expand_paths;
 pub use job::{
-    BUFFERS_BYTES, Deletion, IoMode, Job, Listing, Location, Options, PLACE_EXTENTS, Passing,
-    RemoteShell, Stderr, Tunnel, Verify, shown_host,
+    BUFFERS_BYTES, DaemonPlace, Deletion, IoMode, Job, Listing, Location, Options, PLACE_EXTENTS,
+    PORT, Passing, RemoteShell, Stderr, Tunnel, Verify, is_daemon, shown_before_path, shown_host,
 };
-pub use launch::{connect_for_data, deploy, version};
+pub use keys::{KeyPair, PublicKey};
+pub use launch::{Offer, Terms, connect_for_data, deploy, refusal, version};
 pub use names::{Names, address_of, names_of_groups, names_of_users};
-pub use session::{run, serve};
+pub use session::{Served, ServedJob, run, serve};
 pub use setup::raise_open_files_limit;
 pub use stop::StopFlag;
+pub use transport::seal::has_aes;
 pub use transport::tcp::TcpLimits;

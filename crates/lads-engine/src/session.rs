@@ -7,8 +7,8 @@ use crate::end::{End, Talks as _, spawn_for};
 use crate::event::{ExitCode, Happening, Observer, Progress, Report, Retry};
 use crate::expand::expand;
 use crate::fatal::Fatal;
-use crate::job::{Job, Tunnel};
-use crate::launch::{self, Connected, Opening};
+use crate::job::{Job, Tunnel, is_daemon};
+use crate::launch::{self, CONTACT_DEADLINE, Connected, Opening, Terms};
 use crate::patience::{Cut, Patience};
 use crate::setup::Setup;
 use crate::sink::SinkEnd;
@@ -39,6 +39,11 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
     let clock = Clock::start();
     let mut retries = Retries::new(job.retry);
     let mut job = Cow::Borrowed(job);
+    let hosts = job.sources.iter().chain([&job.target]).filter_map(|it| it.host.as_deref());
+    if hosts.into_iter().any(is_daemon) {
+        let remote = job.remote.clone().dialing(&job.program);
+        job.to_mut().remote = remote;
+    }
     let mut is_port_blocked = false;
     for attempt in 1.. {
         let attempt_ended = attempt_once(&job, stop, observer);
@@ -48,8 +53,9 @@ pub fn run(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Report {
             is_port_blocked = true;
             job.to_mut().remote.tunnel = Tunnel::Always;
             let message = format!(
-                "{reason}; data is sent through ssh, which is slower: to avoid that, open the port \
-                 (--ports FIRST-LAST) or name another address (--data-address)"
+                "{reason}; data is sent through the connection of the remote shell, which is \
+                 slower: to avoid that, open the port (--ports FIRST-LAST), let the other end \
+                 connect (--connect), or name another address (--data-address)"
             );
             let wait = Duration::ZERO;
             observer.on(Happening::Retry(Retry { attempt: attempt + 1, message, wait }));
@@ -140,7 +146,7 @@ fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Atte
                 message: Some(fatal.text),
                 progress: Progress { elapsed: clock.now().since_start(), ..Progress::default() },
                 issue_count: 0,
-                is_clear: false,
+                protection: None,
                 is_port_blocked: false,
                 attempt_count: 1,
             };
@@ -154,20 +160,52 @@ fn attempt_once(job: &Job, stop: &StopFlag, observer: &mut dyn Observer) -> Atte
     }
 }
 
+/// What the other end of a transfer did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// How it ended.
+    pub exit_code: ExitCode,
+    /// What it was told to do, if it was.
+    pub job: Option<ServedJob>,
+    /// What it moved.
+    pub moved: Counters,
+    /// Why it could not go on.
+    pub message: Option<String>,
+}
+
+/// What an end was told to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedJob {
+    /// Its side.
+    pub side: Side,
+    /// Whether nothing is changed: it only compares, or lists what would be done.
+    pub is_dry_run: bool,
+    /// Its paths, relative to its current directory unless they are absolute.
+    pub paths: Vec<Vec<u8>>,
+}
+
 /// Runs the other end: speaks on standard input and output until the transfer is over. `argument`
 /// is the one that the command came with, if any.
-pub fn serve(argument: Option<&str>) -> ExitCode {
+pub fn serve(argument: Option<&str>, terms: &Terms<'_>) -> Served {
     let clock = Clock::start();
+    let ended =
+        |exit_code, message| Served { exit_code, job: None, moved: Counters::default(), message };
     // The handles of the standard library are not used, because they buffer bytes.
     let pipes = io::stdin().as_fd().try_clone_to_owned().and_then(|input| {
         io::stdout().as_fd().try_clone_to_owned().map(|output| (input.into(), output.into()))
     });
     // Without these pipes, nobody can be told that they are missing.
-    let Ok((input, output)) = pipes else { return ExitCode::Other };
-    match launch::answer(input, output, argument) {
-        Ok(connected) => drive(connected, clock, &StopFlag::new(), true, None).report.exit_code,
+    let Ok((input, output)) = pipes else { return ended(ExitCode::Other, None) };
+    match launch::answer(input, output, argument, terms) {
+        Ok(connected) => {
+            let (side, is_dry_run) = (connected.own_side, connected.options.dry_run);
+            let job = Some(ServedJob { side, is_dry_run, paths: connected.paths.clone() });
+            let report = drive(connected, clock, &StopFlag::new(), true, None).report;
+            let (exit_code, moved) = (report.exit_code, report.progress.source);
+            Served { exit_code, job, moved, message: report.message }
+        }
         // The reason was told to the other end.
-        Err(fatal) => fatal.code,
+        Err(fatal) => ended(fatal.code, Some(fatal.text)),
     }
 }
 
@@ -233,7 +271,7 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
         let more_threads = Arc::clone(&threads);
         let opening = spawn_for(&end, "opening", move |end| match opening.failure() {
             // A reason of the other end, or its end, counts more than the failure.
-            Some(fatal) if end.hub().is_over_within(last_word_wait(&fatal)) => {}
+            Some(fatal) if end.hub().is_over_within(last_word_wait(&fatal, is_served)) => {}
             Some(fatal) => {
                 if let Some(reason) = &fatal.blocked {
                     board.on_blocked(reason);
@@ -266,10 +304,14 @@ fn run_end<E: End>(watch: Watch<'_, '_>, end: Arc<E>, mut connected: Connected) 
     report
 }
 
-/// Returns the time to wait for the other end's reason why streams cannot be opened.
-fn last_word_wait(fatal: &Fatal) -> Duration {
-    let is_silent_port = fatal.is_timeout && fatal.blocked.is_some();
-    if is_silent_port { Duration::ZERO } else { LAST_WORD_WAIT }
+/// Returns the time to wait for the other end's reason why streams cannot be opened. If this end
+/// was started to connect and cannot, the one that started it may send the data another way.
+fn last_word_wait(fatal: &Fatal, is_served: bool) -> Duration {
+    match fatal.blocked {
+        Some(_) if is_served => CONTACT_DEADLINE + LAST_WORD_WAIT,
+        Some(_) if fatal.is_timeout => Duration::ZERO,
+        _ => LAST_WORD_WAIT,
+    }
 }
 
 /// Takes in further streams when they are open, on a thread that nobody waits for: some may come

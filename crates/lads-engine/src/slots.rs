@@ -3,9 +3,9 @@
 use crate::whole::{read_at_least, write_all};
 use lads_core::staging::Slot;
 use lads_sys::without_file_size_signal;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fdatasync};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Direct I/O is done in pages of this many bytes.
 const PAGE_BYTES: usize = 4096;
@@ -52,12 +52,9 @@ impl SlotFile {
         })
     }
 
-    /// Makes durable what was written.
-    ///
-    /// # Errors
-    /// Of the system.
-    pub(crate) fn sync(&self) -> Result<(), Errno> {
-        fdatasync(&self.file)
+    /// Returns the file, to make it durable.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Some file systems allow a file to be opened for direct I/O, and then refuse the direct I/O.

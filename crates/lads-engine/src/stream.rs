@@ -33,6 +33,14 @@ struct Stream {
     busy_micros: AtomicU64,
 }
 
+/// The payload of a frame.
+pub(crate) enum Payload<'a> {
+    /// In one place, and nobody needs it afterwards.
+    Whole(&'a mut [u8]),
+    /// In pieces that follow each other.
+    Pieces(&'a [&'a [u8]]),
+}
+
 /// A frame of which at least a part was sent.
 #[derive(Debug)]
 pub(crate) struct Sent {
@@ -102,7 +110,7 @@ impl Streams {
         &self,
         first: usize,
         mut head: impl FnMut(u64) -> Vec<u8>,
-        payload: &[&[u8]],
+        payload: Payload<'_>,
     ) -> io::Result<Sent> {
         let started = Instant::now();
         let (index, mut frames_sent) = self.lock_one(first)?;
@@ -110,10 +118,15 @@ impl Streams {
         let id = StreamId(u16::try_from(index).expect("the number of streams is 16 bits"));
         let number = *frames_sent;
         let head = head(number);
-        let mut slices = Vec::with_capacity(payload.len() + 1);
-        slices.push(IoSlice::new(&head));
-        slices.extend(payload.iter().map(|bytes| IoSlice::new(bytes)));
-        if let Err(error) = self.transport.send(id, &mut slices) {
+        let sent = match payload {
+            Payload::Whole(bytes) => self.transport.send_last(id, &head, bytes),
+            Payload::Pieces(payload) => {
+                let payload = payload.iter().copied();
+                let pieces = std::iter::once(&head[..]).chain(payload);
+                self.transport.send(id, &mut pieces.map(IoSlice::new).collect::<Vec<_>>())
+            }
+        };
+        if let Err(error) = sent {
             self.lose(id);
             return Ok(Sent { stream: id, number, failure: Some(error) });
         }

@@ -42,7 +42,9 @@
 //! addresses.
 
 mod assembly;
+pub(crate) mod handshake;
 pub(crate) mod pipe;
+pub(crate) mod seal;
 
 pub(crate) mod tcp;
 
@@ -82,6 +84,15 @@ pub(crate) trait Transport: Debug + Send + Sync {
     /// # Errors
     /// If the stream is at its end.
     fn send(&self, stream: StreamId, pieces: &mut [IoSlice<'_>]) -> io::Result<()>;
+
+    /// Sends a frame whose payload nobody needs afterwards: what protects it may change it in its
+    /// place, which saves a copy.
+    ///
+    /// # Errors
+    /// As with [`Self::send`].
+    fn send_last(&self, stream: StreamId, head: &[u8], payload: &mut [u8]) -> io::Result<()> {
+        self.send(stream, &mut [IoSlice::new(head), IoSlice::new(payload)])
+    }
 
     /// The receiver for the frames of a stream, which puts them into these buffers. Called once for
     /// each stream, before the other end is told that it may send.

@@ -154,7 +154,7 @@ impl Watch<'_, '_> {
         };
         progress.bottleneck = pace.bottlenecks.of_all(self.clock.now(), source, sink);
         let mut report = self.report(progress, fatal, is_finished, &aftermath);
-        report.is_clear = connected.is_clear;
+        report.protection = connected.protection;
         report
     }
 
@@ -474,7 +474,7 @@ impl Watch<'_, '_> {
             message,
             progress,
             issue_count,
-            is_clear: false,
+            protection: None,
             is_port_blocked: false,
             attempt_count: 1,
         }

@@ -81,8 +81,11 @@ fn messages_begin_with_the_golden_transcript() {
 
 /// What stands behind the length of a message, from `text` and its bytes in hexadecimal.
 fn body_of(block: &str) -> Vec<u8> {
-    let bytes = block.split_whitespace().filter(|word| *word != "text");
-    let bytes = bytes.map(|word| u8::from_str_radix(word, 16).unwrap());
+    let digits: String = block.split_whitespace().filter(|word| *word != "text").collect();
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    assert!(rest.is_empty(), "{digits}");
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+    let bytes = pairs.iter().map(byte);
     bytes.skip(lads_core::message::LENGTH_BYTES).collect()
 }
 

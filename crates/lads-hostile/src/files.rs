@@ -7,6 +7,7 @@
 //! the lie was noticed if it had to be.
 
 pub mod cases;
+pub mod line;
 pub mod server;
 
 use crate::oracle;

@@ -23,7 +23,7 @@ use lads_core::message::{MAGIC, Message, VERSION, VERSION_MIN};
 use lads_core::packet::{Channel, Packet};
 use lads_core::schema::DIGEST;
 use lads_core::units::{EntryId, StreamId};
-pub use port::{OPENING, accept_within, listens, opening};
+pub use port::{OPENING, OPENING_BYTES, accept_within, listens, opening};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -79,3 +79,10 @@ fn a_view_is_forgotten_after_its_frames_at_each_server() {
 fn a_lock_is_given_back_once_although_the_server_was_started_again() {
     sum([351_043]);
 }
+
+/// The server could not open the file again, and gave the lock to another client. The client learns
+/// of it with its next call for this file.
+#[test]
+fn the_lock_of_a_file_that_cannot_be_opened_again_is_lost() {
+    sum([1_795_973_785_405]);
+}

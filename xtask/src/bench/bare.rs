@@ -29,6 +29,8 @@ pub(crate) enum Way {
     SlicesWithSums,
     /// The same, and what LADS promises.
     Promises,
+    /// As WDT does, with AES-128-GCM.
+    Sealed,
 }
 
 impl Way {
@@ -38,6 +40,7 @@ impl Way {
             Self::Slices => Some(Care::No),
             Self::SlicesWithSums => Some(Care::Sums),
             Self::Promises => Some(Care::Promises),
+            Self::Sealed => Some(Care::Sealed),
         }
     }
 }

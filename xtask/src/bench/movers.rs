@@ -4,7 +4,8 @@ use super::Bench;
 use super::bare::Way;
 use super::measure::children;
 use super::race::Mover;
-use crate::{shell, sshd};
+use crate::shell;
+use crate::sshd::{self, Sshd};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum as _;
 use std::fs;
@@ -31,27 +32,60 @@ pub(super) fn program<'a>(lads: &Path, name: &str, target: PathBuf, options: &[&
 /// A minimal mover that moves bytes in this way.
 pub(super) fn bare<'a>(name: &str, way: Way, target: PathBuf) -> Mover<'a> {
     Mover::new(name, target, move |source, target| {
-        let own = std::env::current_exe()?;
-        let way = way.to_possible_value().expect("it can be named");
-        let mut sink = shell::command(&own)
-            .arg("bare-sink")
-            .arg(target)
-            .arg(way.get_name())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the bare sink")?;
-        let mut port = String::new();
-        let stdout = sink.stdout.take().expect("piped above");
-        BufReader::new(stdout).read_line(&mut port)?;
-        let mut sender = shell::command(&own);
-        let elapsed =
-            timed(sender.arg("bare-source").arg(source).args([port.trim(), way.get_name()]));
-        let status = sink.wait()?;
+        let sink = bare_sink(shell::command(std::env::current_exe()?), target, way)?;
+        sink.take_from(source, way)
+    })
+}
+
+/// A minimal mover that encrypts; its sink is started through ssh, as one starts WDT's.
+pub(super) fn bare_through_ssh<'a>(name: &str, target: PathBuf, keys: PathBuf) -> Mover<'a> {
+    Mover::new(name, target, move |source, target| {
+        let sshd = Sshd::start(&keys)?.context("sshd is missing")?;
+        let mut command = shell::command("ssh");
+        command.stdin(Stdio::null()).args(sshd.options()).arg(HOST).arg(std::env::current_exe()?);
+        let start = Instant::now();
+        bare_sink(command, target, Way::Sealed)?.take_from(source, Way::Sealed)?;
+        Ok(start.elapsed())
+    })
+}
+
+/// A running sink of a minimal mover.
+struct BareSink {
+    child: Child,
+    port: String,
+}
+
+/// Starts a sink; `command` is this program.
+fn bare_sink(mut command: Command, target: &Path, way: Way) -> Result<BareSink> {
+    let mut child = command
+        .arg("bare-sink")
+        .arg(target)
+        .arg(name_of(way))
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start the bare sink")?;
+    let mut port = String::new();
+    let stdout = child.stdout.take().expect("piped above");
+    BufReader::new(stdout).read_line(&mut port)?;
+    Ok(BareSink { child, port: port.trim().to_owned() })
+}
+
+impl BareSink {
+    /// Sends a directory to it. Returns how long the source took.
+    fn take_from(mut self, source: &Path, way: Way) -> Result<Duration> {
+        let mut sender = shell::command(std::env::current_exe()?);
+        sender.arg("bare-source").arg(source).args([&self.port, &name_of(way)]);
+        let elapsed = timed(&mut sender);
+        let status = self.child.wait()?;
         if !status.success() {
             bail!("bare sink: {status}");
         }
         elapsed
-    })
+    }
+}
+
+fn name_of(way: Way) -> String {
+    way.to_possible_value().expect("it can be named").get_name().to_owned()
 }
 
 /// rsync with a daemon at the sink, on a loopback port, so that ssh does not slow it down.
@@ -68,6 +102,77 @@ pub(super) fn rsync_daemon<'a>(target: PathBuf) -> Mover<'a> {
 pub(super) fn cp<'a>(target: PathBuf) -> Mover<'a> {
     Mover::new("cp -r (no network)", target, |source, target| {
         timed(shell::command("cp").arg("-r").arg(source.join(".")).arg(target))
+    })
+}
+
+/// LADS to another host, which is this one, with this protection of the data.
+pub(super) fn lads_through_ssh<'a>(
+    name: &str,
+    target: PathBuf,
+    (keys, lads): (PathBuf, PathBuf),
+    level: &'static str,
+) -> Mover<'a> {
+    through_ssh(name, target, keys, move |sshd, source, target| {
+        let mut command = shell::command(&lads);
+        // The other host permits it, too.
+        let shell = format!("{} -oSetEnv=LADS_DATA={level}", sshd.remote_shell());
+        command.args(["cp", "-q", "--no-tunnel", "--data", level, "-e", &shell, "--remote-lads"]);
+        let [source, target] = slashed(source, target);
+        command.arg(&lads).args([source, format!("{HOST}:{target}")]);
+        command
+    })
+}
+
+/// rsync through ssh, with its fastest cipher.
+pub(super) fn rsync_through_ssh<'a>(target: PathBuf, keys: PathBuf) -> Mover<'a> {
+    through_ssh("rsync -aW, ssh", target, keys, |sshd, source, target| {
+        let shell = format!("{} -c {CIPHER}", sshd.remote_shell());
+        let [source, target] = slashed(source, target);
+        let mut command = shell::command("rsync");
+        command.args(["-aW", "-e", &shell, &source, &format!("{HOST}:{target}")]);
+        command
+    })
+}
+
+/// scp with its fastest cipher.
+pub(super) fn scp<'a>(target: PathBuf, keys: PathBuf) -> Mover<'a> {
+    through_ssh("scp -r", target, keys, |sshd, source, target| {
+        let mut command = shell::command("scp");
+        command.args(["-q", "-r", "-c", CIPHER]).args(sshd.options());
+        command.arg(source.join(".")).arg(format!("{HOST}:{}/", target.display()));
+        command
+    })
+}
+
+/// rclone over SFTP, several files at a time, without comparing their checksums afterwards.
+pub(super) fn rclone<'a>(target: PathBuf, keys: PathBuf) -> Mover<'a> {
+    through_ssh("rclone, sftp", target, keys, |sshd, source, target| {
+        let mut command = shell::command("rclone");
+        command.args(["copy", "--config", "/dev/null", "--transfers", "8", "--checkers", "8"]);
+        command.args(["--sftp-host", "127.0.0.1", "--sftp-port", &sshd.port().to_string()]);
+        command.args(["--sftp-user", "root", "--sftp-disable-hashcheck", "--sftp-key-file"]);
+        command.arg(sshd.key()).arg(source).arg(format!(":sftp:{}", target.display()));
+        command
+    })
+}
+
+/// The name of the host that is reached through ssh.
+const HOST: &str = "sink";
+
+/// The cipher of ssh that is fastest on processors with instructions for AES.
+const CIPHER: &str = "aes128-gcm@openssh.com";
+
+/// A mover that logs in to an ssh server. That is started before, so that its processor time counts
+/// and its start does not.
+fn through_ssh<'a>(
+    name: &str,
+    target: PathBuf,
+    keys: PathBuf,
+    command: impl Fn(&Sshd, &Path, &Path) -> Command + 'a,
+) -> Mover<'a> {
+    Mover::new(name, target, move |source, target| {
+        let sshd = Sshd::start(&keys)?.context("sshd is missing")?;
+        timed(&mut command(&sshd, source, target))
     })
 }
 

@@ -2,7 +2,7 @@
 //! files.
 
 use super::bare::Way;
-use super::race::{Timing, race};
+use super::race::{Mover, Timing, race};
 use super::table::Table;
 use super::{Bench, movers};
 use crate::scratch::Scratch;
@@ -109,12 +109,33 @@ pub(super) fn run(bench: &Bench, name: &str) -> Result<Vec<Table>> {
         let congestion = congestion.map(str::to_owned);
         let (lads, source) = (bench.lads.clone(), source.clone());
         let (target, is_small) = (scratch.join("target"), name != "big");
-        let results = Course { lads, source, target, congestion, is_small }.hold()?;
+        let results = Course { lads, source, target, congestion, is_small, ssh: None }.hold()?;
         let (files, bytes) = (set.files, set.bytes_each);
         let title = format!("{name}: {files} × {bytes} bytes, tmpfs to tmpfs, {words}");
         Ok(Table::of_race(&title, extent, &results))
     });
     tables.collect()
+}
+
+/// Lets LADS and its rivals, which encrypt, move each of the data sets from memory to memory. All
+/// log in through ssh.
+/// `word`: only the data set with it in its name.
+pub(super) fn run_encrypted(bench: &Bench, word: Option<&str>) -> Result<Vec<Table>> {
+    let one = |name| {
+        let set = Uniform::of(name);
+        let scratch = Scratch::new(&bench.memory, "lads-bench")?;
+        let [source, target, ssh] = ["source", "target", "ssh"].map(|name| scratch.join(name));
+        let extent = set.make(&source)?;
+        fs::create_dir(&ssh)?;
+        let (lads, congestion, ssh) = (bench.lads.clone(), Some("reno".to_owned()), Some(ssh));
+        let is_small = name != "big";
+        let results = Course { lads, source, target, congestion, is_small, ssh }.hold()?;
+        let (files, bytes) = (set.files, set.bytes_each);
+        let title = format!("{name}: {files} × {bytes} bytes, tmpfs to tmpfs, encrypted");
+        Ok(Table::of_race(&title, extent, &results))
+    };
+    let is_chosen = |name: &&str| word.is_none_or(|word| name.contains(word));
+    ["big", "medium", "small"].into_iter().filter(is_chosen).map(one).collect()
 }
 
 /// What a process needs to let all movers race in a network of its own.
@@ -130,6 +151,9 @@ pub(crate) struct Course {
     /// Whether all files are small
     #[arg(long)]
     is_small: bool,
+    /// A directory for the keys of an ssh server: all movers encrypt
+    #[arg(long)]
+    ssh: Option<PathBuf>,
 }
 
 impl Course {
@@ -148,6 +172,9 @@ impl Course {
         if self.is_small {
             command.arg("--is-small");
         }
+        if let Some(ssh) = &self.ssh {
+            command.arg("--ssh").arg(ssh);
+        }
         let said = shell::output(command.args([&self.lads, &self.source, &self.target]))?;
         serde_json::from_str(&said).context("the results of a race")
     }
@@ -159,6 +186,31 @@ impl Course {
             fs::write("/proc/sys/net/ipv4/tcp_congestion_control", congestion)
                 .with_context(|| format!("cannot use the congestion control {congestion}"))?;
         }
+        let contestants = match &self.ssh {
+            Some(ssh) => self.encrypting(ssh),
+            None => self.usual(),
+        };
+        println!("{}", serde_json::to_string(&race(&self.source, &contestants)?)?);
+        Ok(())
+    }
+
+    fn encrypting(&self, ssh: &Path) -> Vec<Mover<'static>> {
+        let target = || self.target.clone();
+        let lads = |name, level| {
+            movers::lads_through_ssh(name, target(), (ssh.to_owned(), self.lads.clone()), level)
+        };
+        vec![
+            lads("lads", "encrypted"),
+            lads("lads, authenticated", "authenticated"),
+            lads("lads, plain", "plain"),
+            movers::bare_through_ssh("as WDT does, AES-128-GCM", target(), ssh.to_owned()),
+            movers::rsync_through_ssh(target(), ssh.to_owned()),
+            movers::scp(target(), ssh.to_owned()),
+            movers::rclone(target(), ssh.to_owned()),
+        ]
+    }
+
+    fn usual(&self) -> Vec<Mover<'static>> {
         let target = || self.target.clone();
         let mut contestants = vec![
             movers::bare("bare program", Way::Blocks, target()),
@@ -172,7 +224,6 @@ impl Course {
             // Only files of one block are possible.
             contestants.push(movers::bare("with promises", Way::Promises, target()));
         }
-        println!("{}", serde_json::to_string(&race(&self.source, &contestants)?)?);
-        Ok(())
+        contestants
     }
 }

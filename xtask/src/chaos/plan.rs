@@ -397,7 +397,8 @@ fn network(rng: &mut Rng, way: Way) -> Vec<String> {
         rules.push(match rng.below(9) {
             0 => format!("delay={}", 1 + rng.below(30)),
             1 => "recut=1..1500".to_owned(),
-            2 | 3 => format!("flip {data} of=all after={}", 126 + after),
+            // After the openings of three connections.
+            2 | 3 => format!("flip {data} of=all after={}", 3 * 58 + after),
             4 => format!("reset connection={connection} after={after}"),
             5 => format!("reset-all of=all after={after}"),
             6 => format!("close {data} connection={connection} after={after}"),

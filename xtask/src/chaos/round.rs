@@ -447,6 +447,8 @@ impl<'a> Round<'a> {
         if self.is_tunnelled {
             command.arg("--tunnel");
         }
+        // The remote shell passes it on: the other host has to ask for the level, too.
+        command.envs(choice.value("--data").map(|level| ("LADS_DATA", level)));
         command
     }
 

@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 /// Pages next to the program.
 pub(super) const PAGES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
+/// Units of the daemon.
+const UNITS: [&str; 2] =
+    ["contrib/systemd/lads-serve.service", "contrib/systemd/lads-serve.socket"];
+
 /// Shells, and where each one looks for completions below `/usr/share`.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/lads"),
@@ -44,6 +48,8 @@ pub(super) fn installed(
         place(program, &root.join("usr/lib/lads").join(name), 0o755)?;
     }
     pages(&PAGES, &root.join("usr/share/doc/lads"))?;
+    // Not enabled: the administrator writes the configuration first.
+    pages(&UNITS, &root.join("usr/lib/systemd/system"))?;
     let man = root.join("usr/share/man/man1");
     shell::run_quietly(shell::command(speaker).arg("man").arg(&man))?;
     for entry in fs::read_dir(man)? {

@@ -83,7 +83,7 @@ pub(crate) struct ChoiceArgs {
     /// being read; with -c, they are compared first. After an interruption, the same command
     /// removes the rest.
     #[arg(long, alias = "remove-sent-files", help_heading = SELECTION)]
-    #[arg(conflicts_with_all = ["delete", "delete_excluded"])]
+    #[arg(conflicts_with_all = ["delete", "delete_excluded", "force"])]
     pub(crate) remove_source_files: bool,
 
     /// Maximum number of entries that --delete removes; exit status 10 if there are more

@@ -3,6 +3,7 @@
 use super::EXAMPLES_FIRST;
 use clap::builder::ValueHint;
 use clap::{Args, Command};
+use lads_core::offer::Access;
 use lads_core::sizes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,8 +22,8 @@ const SERVE_ABOUT: &str = "\
 Lets MPI programs write and read files below a directory of this host.
 
 Programs need the same token: copy the file to their host, readable by you only, and set
-LADS_RFS_TOKEN_FILE to its path. The file is created if it does not exist. Neither the token nor the
-data is encrypted in transit: use a network that you trust, or a tunnel of ssh.";
+LADS_RFS_TOKEN_FILE to its path. The file is created if it does not exist. All connections are
+encrypted, with keys that follow from the token, which never travels.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -71,6 +72,8 @@ pub(super) fn command() -> Command {
 #[derive(Args, Debug)]
 pub(crate) struct ServeFilesArgs {
     /// Address to listen on; port 0 is any port
+    ///
+    /// With a fixed port, programs continue when the server is restarted on this host.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     #[arg(value_parser = parse_address)]
     pub(crate) listen: SocketAddr,
@@ -81,6 +84,11 @@ pub(crate) struct ServeFilesArgs {
     /// paths that do not begin with / are below the working directory.
     #[arg(long, conflicts_with_all = ["listen", "token_file", "sessions"])]
     pub(crate) stdio: bool,
+
+    /// Use no other files, in this way
+    #[arg(long, hide = true, value_name = "ACCESS", value_parser = super::access_of)]
+    #[arg(requires = "stdio")]
+    pub(crate) confined: Option<Access>,
 
     /// The directory that clients see
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -74,7 +74,7 @@ pub(crate) const COPY_EXAMPLES: &[(&str, &str)] = &[
         "find . -newer stamp -print0 | lads cp -0 --files-from - . dtn2:/scratch/run7",
         "copies the files that find lists",
     ),
-    ("lads cp --tunnel run7 dtn2:/scratch/", "data goes through ssh: encrypted, no open port"),
+    ("lads cp --tunnel run7 dtn2:/scratch/", "data goes through ssh: no open port"),
     ("lads cp --ports 5000-5009 run7 dtn2:/scratch/", "only these ports are open in the firewall"),
     ("lads cp -c run7 dtn2:/scratch/", "compares contents instead of times of change"),
     ("lads cp --verify media run7 dtn2:/scratch/", "reads written data back from storage"),
@@ -114,11 +114,9 @@ Pipes and devices:
   over, and the loss of a data connection ends it.
 
 Security:
-  Metadata and control go through ssh, which authenticates the user. Without --tunnel, data goes
-  over separate TCP connections. Each connection is authenticated when it opens, by a token that was
-  sent through ssh and is valid once. The data is neither encrypted nor protected in transit: an
-  attacker who controls the network between the hosts can read and change it, checksums included.
-  With --tunnel, data goes through ssh, too.
+  Metadata and control go through ssh, which authenticates the user. Data goes over separate TCP
+  connections, each encrypted with keys that were sent through ssh; the hosts can agree on less
+  (--data). With --tunnel, data goes through ssh, too.
 
 Coming from rsync:
   The same letters have the same meaning. Options for the default behaviour of lads are accepted: -r
@@ -314,9 +312,9 @@ Examples:
 pub(super) const DOCTOR_ABOUT: &str = "\
 Checks the way to another host, and both ends of it: ssh, the version and deployment of lads, the \
 data port in both directions, round trip, path MTU, TCP windows against bandwidth times delay, \
-clocks, storage and free space of both directories, and limits of both hosts. Each check has one \
-line; a problem also has a line with its remedy. Nothing is written to storage, except lads itself \
-if the other host does not have it.
+clocks, protection of data, storage and free space of both directories, and limits of both hosts. \
+Each check has one line; a problem also has a line with its remedy. Nothing is written to storage, \
+except lads itself if the other host does not have it.
 
 The exit status is 0 if there is no problem, 1 if there is one, and otherwise as for lads cp.";
 

@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<Setting>>> {
 }
 
 /// Returns the text of a file that other users may not write to.
-fn text_of(path: &Path) -> Result<Option<String>> {
+pub(crate) fn text_of(path: &Path) -> Result<Option<String>> {
     // Opening a FIFO must not block.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::empty()) {
@@ -67,7 +67,7 @@ fn text_of(path: &Path) -> Result<Option<String>> {
 }
 
 /// Returns the number of the line where a part of the text begins.
-fn line_at(text: &str, span: &Range<usize>) -> usize {
+pub(crate) fn line_at(text: &str, span: &Range<usize>) -> usize {
     let before = text.get(..span.start).unwrap_or(text);
     1 + before.bytes().filter(|&byte| byte == b'\n').count()
 }

@@ -6,6 +6,7 @@ use lads_core::issue::Operation::{
 };
 use lads_core::issue::Side::{self, Sink, Source};
 use lads_core::issue::{Failure, Reason};
+use lads_engine::is_daemon;
 
 const AGAIN: &str = "run the same command again to resume";
 const CHANGING: &str =
@@ -14,9 +15,9 @@ const OUTAGE: &str = "a storage server does not answer (on Lustre: `lfs check se
                       same command again when it does";
 
 /// Returns one line of advice about a failure of the entry with this path.
-pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'static str {
+pub(super) fn advice(failure: &Failure, path: &[u8], host: Option<&str>) -> &'static str {
     match failure.reason {
-        Reason::Os(ENOENT) if failure.side == Source => missing_advice(path, is_remote),
+        Reason::Os(ENOENT) if failure.side == Source => missing_advice(path, host),
         Reason::Os(errno) => os_advice(failure.side, failure.operation, errno),
         Reason::Changed => CHANGING,
         Reason::Vanished if failure.operation == Read => CHANGING,
@@ -58,18 +59,21 @@ pub(super) fn advice(failure: &Failure, path: &[u8], is_remote: bool) -> &'stati
 }
 
 /// Returns advice about a source that the user named and that does not exist.
-fn missing_advice(path: &[u8], is_remote: bool) -> &'static str {
+fn missing_advice(path: &[u8], host: Option<&str>) -> &'static str {
     let is_pattern = path.iter().any(|byte| b"*?[".contains(byte));
-    match (is_remote, is_pattern) {
-        (true, true) => {
+    match (host, is_pattern) {
+        (Some(_), true) => {
             "patterns are not expanded on the other host: name the directory, and choose with \
              --include and --exclude"
         }
-        (true, false) => {
+        (Some(host), false) if is_daemon(host) => {
+            "check its spelling; it is below the directory that this host offers to your key"
+        }
+        (Some(_), false) => {
             "check its spelling; there, a path that does not begin with / is relative to the home \
              directory"
         }
-        (false, _) => "check its spelling and the working directory",
+        (None, _) => "check its spelling and the working directory",
     }
 }
 

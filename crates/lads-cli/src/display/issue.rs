@@ -41,8 +41,8 @@ pub(super) fn describe(issue: &Issue, places: &Places) -> Described {
     } else {
         format!("skipping {place}: {}", reason(failure))
     };
-    let is_remote = places.host(failure.side).is_some();
-    let advice = again::fit(advice(failure, &issue.path, is_remote), places.is_once);
+    let advice = advice(failure, &issue.path, places.host(failure.side));
+    let advice = again::fit(advice, places.is_once);
     Described { message, advice, is_failure }
 }
 

@@ -15,6 +15,7 @@ use lads_core::matching::Why;
 use lads_core::message::{Counters, Line, OstBytes};
 use lads_core::pool::{Io, Requests};
 use lads_core::progress::Figures;
+use lads_core::protection::{DataLevel, Protection};
 use lads_engine::{ExitCode, Location, Progress, Report, Retry, Verify};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -442,10 +443,11 @@ pub(super) fn summary(
         Some(Verify::Media) => "media",
         None => "none",
     };
-    let protection = match report.is_clear {
-        true => "none",
-        false if places.has_remote() => "ssh",
-        false => "local",
+    let protection = match report.protection.map(Protection::level) {
+        Some(DataLevel::Plain) => "none",
+        Some(level) => level.name(),
+        None if places.has_remote() => "ssh",
+        None => "local",
     };
     let differences = settings.is_check.then(|| differences.sum());
     summary_of(report, verified, protection, differences)
@@ -458,7 +460,7 @@ pub(super) fn refusal(exit_code: ExitCode, message: &str) -> String {
         message: Some(message.to_owned()),
         progress: Progress::default(),
         issue_count: 0,
-        is_clear: false,
+        protection: None,
         is_port_blocked: false,
         attempt_count: 1,
     };
@@ -502,7 +504,7 @@ fn summary_of(
             attempts: report.attempt_count,
             difference_count,
             verified,
-            is_clear: report.is_clear,
+            is_clear: report.protection.is_some_and(|it| it.level() < DataLevel::Encrypted),
             is_port_blocked: report.is_port_blocked,
             data_protection: protection,
             source: End::new(&report.progress.source),

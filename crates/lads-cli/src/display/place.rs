@@ -3,7 +3,7 @@
 
 use lads_core::issue::Side;
 use lads_core::text::escape;
-use lads_engine::{Job, Location, shown_host};
+use lads_engine::{Job, Location, shown_before_path, shown_host};
 
 /// The sources and the target of a transfer.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Places {
 
     /// Returns the directory into which entries go as text: `dtn2:/scratch/`.
     pub(super) fn directory_text(&self) -> String {
-        let host = self.target.host.as_ref().map_or_else(String::new, |it| shown_host(it) + ":");
+        let host = self.target.host.as_deref().map_or_else(String::new, shown_before_path);
         let target = self.target.path.as_slice();
         let name = if self.is_renamed { last_component(target) } else { b"" };
         let directory = match &target[..trimmed(target).len() - name.len()] {
@@ -103,7 +103,7 @@ impl Places {
 
     /// Returns `sink:dtn2:/scratch/run7/a`, or `sink:/scratch/run7/a` if the side is on this host.
     pub(super) fn describe(&self, side: Side, path: &[u8]) -> String {
-        let host = self.host(side).map_or_else(String::new, |host| shown_host(host) + ":");
+        let host = self.host(side).map_or_else(String::new, shown_before_path);
         format!("{}:{}{}", side.word(), escape(host.as_bytes()), escape(&self.path(side, path)))
     }
 }

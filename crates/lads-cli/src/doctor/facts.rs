@@ -3,7 +3,7 @@
 use crate::layouts;
 use crate::subject::Subject;
 use lads_core::sizes;
-use lads_engine::TcpLimits;
+use lads_engine::{TcpLimits, has_aes};
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,10 @@ pub(super) struct Facts {
     pub(super) link_megabits: Option<u64>,
     /// Largest MTU of the network interfaces other than loopback, in bytes.
     pub(super) link_mtu: Option<u32>,
+    /// Name of the protection level in the configuration of this host, or the error of reading it.
+    pub(super) data_level: Result<String, String>,
+    /// Whether its processors have instructions for AES.
+    pub(super) has_aes: bool,
     pub(super) storage: Result<Storage, String>,
 }
 
@@ -100,6 +104,8 @@ impl Facts {
             threads_max: getrlimit(Resource::Nproc).current,
             link_megabits: of_links("speed").into_iter().max(),
             link_mtu: of_links("mtu").into_iter().max().and_then(|it| u32::try_from(it).ok()),
+            data_level: crate::data_level().map(|level| level.name().to_owned()),
+            has_aes: has_aes(),
             storage: Storage::of(path),
         }
     }

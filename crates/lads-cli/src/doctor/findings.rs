@@ -2,7 +2,9 @@
 
 use super::facts::Facts;
 use super::trial::Arrival;
+use crate::args::level_of;
 use lads_core::issue::Side;
+use lads_core::protection::Protection;
 use lads_core::shares::stream_count;
 use lads_core::sizes;
 use lads_core::tuning::Tuning;
@@ -54,11 +56,45 @@ pub(super) struct Connection {
     pub(super) path_mtu: Option<u32>,
 }
 
+/// Tells what protects data in transit: the source asks for what its settings want, and the other
+/// host refuses less than its own.
+pub(super) fn of_protection(here: &Facts, there: &Facts) -> Finding {
+    let level = |facts: &Facts| match &facts.data_level {
+        Ok(name) => level_of(name),
+        Err(error) => Err(error.clone()),
+    };
+    let todo = |host: &str| format!("write data = \"encrypted\" into the configuration of {host}");
+    let (asked, own) = match (level(here), level(there)) {
+        (Ok(asked), Ok(own)) => (asked, own),
+        (Err(error), _) => return Finding::problem("data", error, todo(&here.host)),
+        (_, Err(error)) => return Finding::problem("data", error, todo(&there.host)),
+    };
+    let has_aes = here.has_aes && there.has_aes;
+    match asked.protection(own, has_aes) {
+        Some(Protection::Aes128Gcm) => Finding::ok("data", "is encrypted with AES-128-GCM"),
+        Some(Protection::ChaCha20Poly1305) => Finding::ok(
+            "data",
+            "is encrypted with ChaCha20-Poly1305, because a host has no instructions for AES",
+        ),
+        Some(other) => Finding::problem(
+            "data",
+            format!("is {}, as the settings of both hosts want it", other.level()),
+            format!("{}, or lads cp --data encrypted", todo(&here.host)),
+        ),
+        None => Finding::problem(
+            "data",
+            format!("this host asks for {asked} data, and {} wants {own}", there.host),
+            format!("{}, or lads cp --data {own}", todo(&here.host)),
+        ),
+    }
+}
+
 /// Judges the connection for data, `there` being the name of the other host.
 pub(super) fn of_port(there: &str, port: u16, connection: &Result<Connection, String>) -> Finding {
     let todo = format!(
-        "open a range of TCP ports on {there} (--ports FIRST-LAST), or use lads cp --tunnel: \
-         without that, lads cp loses 2 s and sends data through ssh, which is slower"
+        "open a range of TCP ports on {there} (--ports FIRST-LAST), let the end there connect (lads \
+         cp --connect) if the way back is open, or use --tunnel: without that, lads cp loses 2 s \
+         and sends data through ssh, which is slower"
     );
     match connection {
         Ok(Connection { arrival: Arrival::Nothing, .. }) => {
@@ -82,13 +118,14 @@ pub(super) fn of_port(there: &str, port: u16, connection: &Result<Connection, St
     }
 }
 
-/// Describes connections in the other direction, which only transfers from there need.
+/// Describes connections in the other direction, which transfers from there need, and those with
+/// `--connect`.
 pub(super) fn of_way_back(there: &str, answer: &str) -> Finding {
     let text = match answer {
         "open" => format!("data connections from {there} to this host succeed"),
         reason => format!(
             "data connections from {there} to this host fail ({reason}); only transfers that are \
-             started there need them"
+             started there, or whose end there connects (--connect), need them"
         ),
     };
     Finding::ok("port back", text)
@@ -243,6 +280,8 @@ mod tests {
                 congestion: "bbr".to_owned(),
             },
             open_files_max: Some(1 << 20),
+            data_level: Ok("encrypted".to_owned()),
+            has_aes: true,
             storage: Ok(Storage {
                 path: "/scratch".to_owned(),
                 kind: "lustre".to_owned(),
@@ -337,5 +376,29 @@ mod tests {
         assert!(todo(&of_port("there", 7, &connection(Arrival::Nothing))).contains("--data"));
         let short = of_port("there", 7, &connection(Arrival::ShortPackets));
         assert!(todo(&short).contains("tcp_mtu_probing") && short.text.contains("9000 bytes"));
+    }
+
+    #[test]
+    fn protection_is_told_and_less_than_it_could_be_is_a_problem() {
+        let with = |level: Result<&str, &str>, has_aes| Facts {
+            data_level: level.map(str::to_owned).map_err(str::to_owned),
+            has_aes,
+            ..facts("dtn1")
+        };
+        let text = |here: &Facts, there: &Facts| {
+            let Finding { is_ok, text, .. } = of_protection(here, there);
+            (is_ok, text)
+        };
+        let encrypted = with(Ok("encrypted"), true);
+        let told = |is_ok, text: &str| (is_ok, text.to_owned());
+        assert_eq!(text(&encrypted, &encrypted), told(true, "is encrypted with AES-128-GCM"));
+        let (is_ok, chacha) = text(&encrypted, &with(Ok("plain"), false));
+        assert!(is_ok && chacha.contains("ChaCha20"), "{chacha}");
+        let plain = with(Ok("plain"), true);
+        let wanted = told(false, "is plain, as the settings of both hosts want it");
+        assert_eq!(text(&plain, &plain), wanted);
+        let wanted = "this host asks for plain data, and dtn1 wants encrypted";
+        assert_eq!(text(&plain, &encrypted), told(false, wanted));
+        assert_eq!(text(&encrypted, &with(Err("no level"), true)), told(false, "no level"));
     }
 }

@@ -1,10 +1,11 @@
-//! Asks a server of remote files whether it is there and knows the token.
+//! Asks a server of remote files whether it is there and has the token.
 
 use super::problem::{Problem, quoted};
 use crate::rfs::remote_shell;
 use lads_core::errno;
 use lads_core::remote::message::OpenMode;
 use lads_core::remote::name::Server;
+use lads_engine::is_daemon;
 use lads_engine::remote::{Client, ClientOptions, RemoteError, Token};
 use std::time::Duration;
 
@@ -116,8 +117,12 @@ fn client_of(server: &Server, path: &[u8], token: Option<&Token>) -> Result<Clie
 fn lost(server: &Server, error: RemoteError) -> Problem {
     let todo = match server {
         Server::At(at) => format!(
-            "lads rfs serve must listen on {at} there with the same token, and no firewall may \
-             block the port. Test this on the host where the program runs"
+            "lads rfs serve of this version must listen on {at} there with the same token, and no \
+             firewall may block the port. Test this on the host where the program runs"
+        ),
+        Server::StartedOn(host) if is_daemon(host) => format!(
+            "on the host where the program runs, lads must be in PATH, {host} be trusted (lads key \
+             --trust), and your key be known there (lads key)"
         ),
         Server::StartedOn(host) => format!(
             "`ssh -o BatchMode=yes {host} lads --version` must work without a question, on the \

@@ -6,9 +6,11 @@ use lads_core::remote::message::{
     Call, Fenced, FileNumber, OpenMode, Request, ToServer, Unsent, VERSION, ViewNumber,
     WriteNumber, encode,
 };
+use lads_hostile::files::line::as_client;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -95,15 +97,14 @@ fn address(server: &mut Child) -> String {
     listening.expect("it listens").trim_end_matches([',', ';', '.']).to_owned()
 }
 
-/// A connection on which the token and the greeting were sent.
-fn connect(address: &str, token: &Path) -> TcpStream {
+/// A connection whose handshake is done, and on which the greeting was sent.
+fn connect(address: &str, token: &Path) -> UnixStream {
     let shown = fs::read_to_string(token).unwrap();
     let digits = shown.trim().as_bytes().chunks(2).map(|two| str::from_utf8(two).unwrap());
     let secret: Vec<u8> = digits.map(|two| u8::from_str_radix(two, 16).unwrap()).collect();
-    let mut stream = TcpStream::connect(address).unwrap();
+    let socket = TcpStream::connect(address).unwrap();
+    let mut stream = as_client(socket, &secret.try_into().unwrap()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&[&b"LADSFILE\0\0"[..], &secret].concat()).unwrap();
-    stream.read_exact(&mut [0]).unwrap();
     let hello = ToServer::Hello { version: VERSION, name: "liar".to_owned() };
     stream.write_all(&packet(&hello)).unwrap();
     stream

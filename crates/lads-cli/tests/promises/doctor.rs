@@ -64,12 +64,13 @@ fn a_good_way_has_no_problem() {
         "round trip",
         "path MTU",
         "clocks",
+        "data",
         "storage",
         "limits",
     ] {
         assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
     }
-    for name in ["ssh", "lads", "port", "port back", "round trip", "path MTU", "clocks"] {
+    for name in ["ssh", "lads", "port", "port back", "round trip", "path MTU", "clocks", "data"] {
         let found = found(&ended, name);
         assert!(found.iter().all(|(is_ok, ..)| *is_ok), "{name}: {found:?}");
     }

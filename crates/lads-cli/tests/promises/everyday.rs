@@ -66,7 +66,7 @@ const TASKS: [(&str, &str, &str); 42] = [
     ("in a cron job", "test -z \"$(lads cp -aq run dtn: 2>&1)\"", "diff -r run $DTN/run"),
     ("until the morning", "lads cp -a --stop-after=8h run dtn:", "diff -r run $DTN/run"),
     ("over outages", "lads cp -a --retry-for=1h run dtn:", "diff -r run $DTN/run"),
-    ("encrypted", "lads cp -a --tunnel run dtn:", "diff -r run $DTN/run"),
+    ("through ssh only", "lads cp -a --tunnel run dtn:", "diff -r run $DTN/run"),
     (
         "interrupted, and again",
         "lads cp --bwlimit=1m --stop-after=1s big dtn:; lads cp big dtn:",

@@ -4,10 +4,12 @@
 use crate::world::{LADS, RUN_HERE, Rng, World, has, is_root, run, start, wait_for};
 use lads_core::packet::{Channel, Packet};
 use lads_core::remote::message::{self, ToServer, VERSION};
+use lads_hostile::files::line::as_client;
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::chown;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -140,24 +142,22 @@ fn a_client_that_a_server_has_no_threads_for_does_not_end_the_others() {
     let shown = fs::read_to_string(&token).unwrap();
     let digits = shown.trim().as_bytes().chunks(2);
     let token = digits.map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16));
-    let opening = [&b"LADSFILE\0\0"[..], &token.collect::<Result<Vec<_>, _>>().unwrap()].concat();
+    let token = token.collect::<Result<Vec<_>, _>>().unwrap();
+    let token: [u8; 32] = token.try_into().unwrap();
     let connect = || {
-        let mut stream = TcpStream::connect(&address).unwrap();
+        let mut stream = as_client(TcpStream::connect(&address).unwrap(), &token).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
-        stream.write_all(&opening).unwrap();
-        let mut accepted = [0];
-        stream.read_exact(&mut accepted)?;
         // A server that is full may have ended the connection.
         let _ = stream.write_all(&greeting());
-        std::io::Result::Ok(stream)
+        stream
     };
-    let is_served = |stream: &mut TcpStream| stream.read_exact(&mut [0; 4]).is_ok();
+    let is_served = |stream: &mut UnixStream| stream.read_exact(&mut [0; 4]).is_ok();
     let limit = |most: u32| {
         let mut command = Command::new("prlimit");
         command.args([format!("--pid={pid}"), format!("--nproc={most}:")]);
         assert!(by_user(&command, user).status().unwrap().success());
     };
-    let mut first = connect().unwrap();
+    let mut first = connect();
     assert!(is_served(&mut first));
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let count = status.lines().find_map(|line| line.strip_prefix("Threads:")).unwrap();
@@ -165,14 +165,14 @@ fn a_client_that_a_server_has_no_threads_for_does_not_end_the_others() {
     for room in 0..5 {
         limit(count + room);
         // It is told that it is not served, or only that this is the end.
-        let mut second = connect().unwrap();
+        let mut second = connect();
         let ended = second.read_to_end(&mut Vec::new());
         let is_over = |error: &std::io::Error| error.kind() == ErrorKind::ConnectionReset;
         assert!(ended.as_ref().map_or_else(is_over, |_| true), "room for {room}: {ended:?}");
         assert!(server.is_running(), "room for {room}");
     }
     limit(count + 100);
-    assert!(is_served(&mut connect().unwrap()) && server.is_running());
+    assert!(is_served(&mut connect()) && server.is_running());
     drop(first);
 }
 

@@ -75,12 +75,52 @@ fn data_goes_through_ssh_if_a_firewall_blocks_the_ports() {
     }
 }
 
+/// The other end connects to the address from which ssh came.
+#[test]
+fn a_firewall_there_does_not_matter_if_the_end_there_connects() {
+    let Some((world, hosts)) = world_with_hosts() else { return };
+    if !hosts.block("DROP") {
+        return;
+    }
+    for (pulls, end) in [(false, "sink"), (true, "source")] {
+        let options = ["--connect", end, "--ports", "5000-5003"];
+        let ended = hosts.here(|| run(transfer(&hosts, &world, pulls, &options))).expect(0);
+        assert_identical(&world.source(), &world.target());
+        let summary = ended.summary();
+        assert_eq!(summary["is_port_blocked"], false);
+        assert_eq!(
+            (&summary["attempts"], &summary["data_protection"]),
+            (&1.into(), &"encrypted".into())
+        );
+        fs::remove_dir_all(world.target()).unwrap();
+    }
+}
+
+/// Then the other end cannot connect, either.
+#[test]
+fn data_goes_through_ssh_if_the_end_there_cannot_connect() {
+    let Some((world, hosts)) = world_with_hosts() else { return };
+    for (verdict, error) in VERDICTS {
+        if !hosts.block_here(verdict) {
+            return;
+        }
+        let options = ["--connect", "sink"];
+        let ended = run_with_notice(&hosts, transfer(&hosts, &world, false, &options)).expect(0);
+        assert_identical(&world.source(), &world.target());
+        assert_eq!(ended.summary()["is_port_blocked"], true, "{verdict}");
+        fs::remove_dir_all(world.target()).unwrap();
+        let strict = transfer(&hosts, &world, false, &["--connect", "sink", "--no-tunnel"]);
+        let ended = hosts.here(|| run(strict)).expect(5);
+        ended.says(&["cannot connect a data stream to 10.79.0.1:", error, "--ports FIRST-LAST"]);
+    }
+}
+
 #[test]
 fn the_summary_names_the_firewall_and_without_one_no_data_goes_through_ssh() {
     let Some((world, hosts)) = world_with_hosts() else { return };
     let ended = hosts.here(|| run(transfer(&hosts, &world, false, &[]))).expect(0);
     assert_eq!(ended.summary()["is_port_blocked"], false);
-    assert_eq!(ended.summary()["data_protection"], "none");
+    assert_eq!(ended.summary()["data_protection"], "encrypted");
     fs::remove_dir_all(world.target()).unwrap();
     if !hosts.block("DROP") {
         return;

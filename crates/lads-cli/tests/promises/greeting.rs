@@ -6,8 +6,10 @@ use crate::world::{
     there, wait_for, wait_until_gone, write_script,
 };
 use lads_core::message::{
-    Hello, LENGTH_BYTES, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN, decode, encode,
+    DataPort, Hello, LENGTH_BYTES, MAGIC, Message, SchemaDigest, VERSION, VERSION_MIN, decode,
+    encode,
 };
+use lads_core::protection::{Protection, Secret};
 use lads_core::schema::DIGEST;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::collections::VecDeque;
@@ -66,8 +68,9 @@ fn hello() -> Message {
 }
 
 fn listen(address: &str, port: u16, token_count: usize) -> Message {
-    let (address, tokens) = (address.to_owned(), vec![[7; 32]; token_count]);
-    Message::Listen { address, port, tokens, window_bytes: 0 }
+    let (address, secrets) = (address.to_owned(), vec![Secret([7; 32]); token_count]);
+    let port = DataPort { address, port, secrets, window_bytes: 0 };
+    Message::Listen { port, protection: Protection::Aes128Gcm }
 }
 
 /// Opens a port that accepts every connection and every token.
@@ -78,7 +81,7 @@ fn gullible_port() -> (TcpListener, u16) {
     std::thread::spawn(move || {
         let mut kept = Vec::new();
         for mut stream in door.incoming().map_while(Result::ok) {
-            let _ = stream.read_exact(&mut [0; 42]).and_then(|()| stream.write_all(&[1]));
+            let _ = stream.read_exact(&mut [0; 58]).and_then(|()| stream.write_all(&[1]));
             kept.push(stream);
         }
     });
@@ -99,13 +102,13 @@ fn serve() -> Child {
 }
 
 /// Returns the words with which an ordinary push starts the other end.
-fn words_of_a_push(world: &World) -> Vec<String> {
+fn words_of_a_push(world: &World, options: &[&str]) -> Vec<String> {
     let file = world.path("words");
     let written = world.path("written");
     let (to, done) = (written.display(), file.display());
     let script =
         format!("shift; printf '%s\\n' \"$@\" > '{to}'; mv '{to}' '{done}'; exec sleep 300");
-    let running = start(through(world, &world.fake_shell(&script), &[]));
+    let running = start(through(world, &world.fake_shell(&script), options));
     let words = wait_for("the other end to be started", || fs::read_to_string(&file).ok());
     drop(running);
     words.lines().map(str::to_owned).collect()
@@ -123,7 +126,7 @@ fn next_message(from: &mut impl std::io::Read) -> Message {
 /// ssh lets nothing into standard input before the command has begun, which is a round trip later.
 #[test]
 fn the_other_end_listens_before_anything_was_said_to_it() {
-    let words = words_of_a_push(&one_file());
+    let words = words_of_a_push(&one_file(), &[]);
     let [program, serve, job] = &words[..] else { panic!("{words:?}") };
     assert_eq!([program, serve], [LADS, "serve"]);
     let start = |job: &str| {
@@ -134,8 +137,8 @@ fn the_other_end_listens_before_anything_was_said_to_it() {
     let mut child = start(job);
     let mut said = child.stdout.take().unwrap();
     assert!(matches!(next_message(&mut said), Message::Hello(_)));
-    let Message::Listen { port, tokens, .. } = next_message(&mut said) else { panic!("{words:?}") };
-    assert!(port > 0 && !tokens.is_empty());
+    let Message::Listen { port, .. } = next_message(&mut said) else { panic!("{words:?}") };
+    assert!(port.port > 0 && !port.secrets.is_empty());
     // Another job, as from whoever could write to its input, and not start it.
     let other = bytes_of(&[hello(), Message::Job(vec![1, 2, 3])]);
     child.stdin.take().unwrap().write_all(&other).unwrap();
@@ -151,6 +154,57 @@ fn the_other_end_listens_before_anything_was_said_to_it() {
     let Message::Fatal { text, .. } = next_message(&mut said) else { panic!("{words:?}") };
     assert!(text.contains("sent no job"), "{text}");
     child.wait().unwrap();
+}
+
+/// The end that was started connects only if it is told where, with a secret for each stream.
+#[test]
+fn an_other_end_that_is_to_connect_hears_where() {
+    let connect = ["--connect", "sink", "--streams", "4"];
+    let words = words_of_a_push(&one_file(), &connect);
+    let job = DIGEST.len() * 2;
+    let bytes: Vec<u8> = words[2].as_bytes()[job..]
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect();
+    let port = |address: &str, count| DataPort {
+        address: address.to_owned(),
+        port: 1,
+        secrets: vec![Secret([7; 32]); count],
+        window_bytes: 0,
+    };
+    let connects = |address, count| Message::Connect(port(address, count));
+    // Besides, up to 28 more streams to a host far away; `--streams` excludes them.
+    for (said, expected) in [
+        (connects("127.0.0.1", 3), "opens 3 data streams instead of 4"),
+        (connects("127.0.0.1", 256), "opens 256 data streams instead of 4"),
+        (connects("", 4), "does not tell from which address it was called"),
+        (Message::Heartbeat, "did not say where data connections go"),
+    ] {
+        let mut command = Command::new(LADS);
+        command.args(["serve", &words[2]]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::null()).env_remove("SSH_CONNECTION");
+        let mut child = command.spawn().unwrap();
+        let messages = bytes_of(&[hello(), Message::Job(bytes.clone()), said]);
+        child.stdin.take().unwrap().write_all(&messages).unwrap();
+        let mut said = child.stdout.take().unwrap();
+        assert!(matches!(next_message(&mut said), Message::Hello(_)));
+        let Message::Listen { port, protection } = next_message(&mut said) else {
+            panic!("it listens")
+        };
+        assert_eq!((port, protection.level().name()), (DataPort::default(), "encrypted"));
+        let Message::Fatal { text, .. } = next_message(&mut said) else { panic!("{expected}") };
+        assert!(text.contains(expected), "{text}");
+        child.wait().unwrap();
+    }
+}
+
+/// Secrets of an end that should connect are for nothing.
+#[test]
+fn an_other_end_that_is_to_connect_does_not_listen() {
+    let world = one_file();
+    let liar = Liar::new(&world, &[hello(), listen("", 1, 4)], "exec cat > /dev/null");
+    let push = liar.push(&["--streams", "4", "--connect", "sink", "--no-tunnel"]);
+    run(push).expect(5).says(&["opens 4 data streams instead of 0"]).within(SLACK);
 }
 
 /// A command that was set for the key of a person gets no words of theirs.
@@ -308,6 +362,25 @@ fn there_are_as_many_tokens_as_streams() {
         let liar = Liar::new(&world, &said, "exec cat > /dev/null");
         let expected = format!("opens {count} data streams instead of 4");
         run(liar.push(&["--streams", "4"])).expect(5).says(&[&expected]).within(SLACK);
+    }
+}
+
+#[test]
+fn a_host_that_protects_data_less_or_otherwise_than_it_was_asked_to_gets_none() {
+    let world = one_file();
+    for said in [Protection::Plain, Protection::Authenticated, Protection::Aes128Gcm] {
+        for asked in ["encrypted", "authenticated", "plain"] {
+            let Message::Listen { port, .. } = listen("", 1, 4) else { panic!("it is LISTEN") };
+            let listen = Message::Listen { port, protection: said };
+            let liar = Liar::new(&world, &[hello(), listen], "exec cat > /dev/null");
+            let ended = run(liar.push(&["--streams", "4", "--data", asked, "--no-tunnel"]));
+            if said.level().name() == asked {
+                ended.expect(5);
+            } else {
+                let expected = format!("data would be {} instead of {asked}", said.level());
+                ended.expect(4).says(&[&expected]);
+            }
+        }
     }
 }
 

@@ -53,12 +53,21 @@ impl Hosts {
     /// Blocks all ports of the other host except that of sshd. `verdict` is a target of iptables,
     /// with its options. Returns `false` if that is not possible here.
     pub(crate) fn block(&self, verdict: &str) -> bool {
+        self.block_at(&self.there, verdict)
+    }
+
+    /// Blocks all ports of the host on which commands are started.
+    pub(crate) fn block_here(&self, verdict: &str) -> bool {
+        self.block_at(&self.here, verdict)
+    }
+
+    fn block_at(&self, host: &Namespace, verdict: &str) -> bool {
         let port = self.sshd.port;
         let rule = format!(
             "iptables-legacy -F INPUT && \
              iptables-legacy -A INPUT -i cable -p tcp --syn ! --dport {port} -j {verdict}"
         );
-        let is_blocked = self.there.inside(|| sh(&rule));
+        let is_blocked = host.inside(|| sh(&rule));
         if !is_blocked {
             not_tried(&format!("iptables cannot {verdict} here"));
         }

@@ -222,6 +222,38 @@ fn what_was_begun_of_a_file_that_is_passed_over_goes() {
     assert_eq!(fs::read(world.path("dst/large")).unwrap(), b"of another");
 }
 
+/// The same of a link, which has a temporary name for a moment: a killed transfer left it, and the
+/// next one found the link there, or passed it over.
+#[test]
+fn what_was_begun_of_a_link_that_is_not_made_any_more_goes() {
+    for (options, is_there) in [(&["--existing"][..], false), (&[], true)] {
+        let world = World::new();
+        fs::create_dir(world.path("src")).unwrap();
+        std::os::unix::fs::symlink("nowhere", world.path("src/link")).unwrap();
+        let Some(storage) = FaultFs::mount(&world, "storage") else { return };
+        storage.command("hang rename path=*.part nth=1");
+        let command = |options: &[&str]| {
+            let mut command = lads(options);
+            command.arg(format!("{}/", world.source().display())).arg(storage.path("dst"));
+            command
+        };
+        let running = start(command(&[]));
+        storage.wait_for_fault("hang");
+        let below = world.path("storage.below/dst");
+        let part = own_files(&below, ".part").pop().expect("it has begun");
+        running.kill_both_ends(|| storage.command("release"));
+        // The emulated storage does what it was asked for before.
+        let link = below.join("link");
+        fs::rename(&link, &part).unwrap();
+        if is_there {
+            std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        }
+        run(command(options)).expect(0);
+        assert_eq!(link.symlink_metadata().is_ok(), is_there);
+        assert_nothing_left_over(&below);
+    }
+}
+
 /// Two commands may find at the same time that the target does not exist.
 #[test]
 fn a_target_directory_that_another_makes_at_the_same_moment_is_used() {

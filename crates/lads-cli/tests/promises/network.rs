@@ -43,7 +43,8 @@ impl Harmed {
 
     fn command(world: &World, shell: &str, towards: Towards) -> std::process::Command {
         let mut command = there(shell);
-        command.args(["--lab", "block-size=256K"]);
+        // The proxy finds the frames of data in clear; `protected.rs` damages records.
+        command.env("LADS_DATA", "plain").args(["--lab", "block-size=256K"]);
         let (source, target) = (world.source_contents(), world.target().display().to_string());
         match towards {
             Towards::Listener => command.arg(source).arg(format!("there:{target}")),

@@ -63,6 +63,67 @@ fn a_transfer_fails_if_the_port_is_blocked_and_it_may_not_or_cannot_use_the_shel
     assert!(!world.path("out").exists());
 }
 
+/// Options of a transfer whose data connections come from the other end.
+fn from_there(end: &str) -> [&str; 2] {
+    ["--connect", end]
+}
+
+#[test]
+fn either_end_opens_the_data_connections() {
+    // More streams than are told of before the other end has said a word, and fewer.
+    for streams in ["2", "200"] {
+        for end in ["source", "sink"] {
+            let world = World::with_files(&mut Rng::new(5));
+            let shell = world.fake_shell(RUN_HERE);
+            let options = ["--connect", end, "--streams", streams];
+            let mut push = command(&shell, "127.0.0.1", &options);
+            push.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
+            let first = run(push).expect(0);
+            assert_identical(&world.source(), &world.target());
+            fs::remove_dir_all(world.target()).unwrap();
+            let mut pull = command(&shell, "127.0.0.1", &options);
+            pull.arg(format!("there:{}", world.source_contents())).arg(world.target());
+            let second = run(pull).expect(0);
+            assert_identical(&world.source(), &world.target());
+            for ended in [first, second] {
+                assert_eq!(ended.summary()["attempts"], 1);
+                assert_eq!(ended.summary()["data_protection"], "encrypted");
+            }
+        }
+    }
+}
+
+/// Within a host, both ends can connect, too.
+#[test]
+fn either_end_of_a_local_transfer_connects() {
+    for end in ["source", "sink"] {
+        let world = World::with_files(&mut Rng::new(5));
+        run(world.cp(&from_there(end))).expect(0);
+        assert_identical(&world.source(), &world.target());
+    }
+}
+
+/// The port is on the host that the user is on, so the other end meets the firewall.
+#[test]
+fn data_goes_through_the_remote_shell_if_the_other_end_cannot_connect() {
+    let (addresses, _kept) = blocked_addresses();
+    for address in &addresses {
+        let world = World::with_files(&mut Rng::new(5));
+        let shell = world.fake_shell(RUN_HERE);
+        let mut push = command(&shell, address, &from_there("sink"));
+        push.arg(world.source_contents()).arg(format!("there:{}", world.target().display()));
+        let ended = run(push).expect(0).within(Duration::from_secs(20));
+        assert_identical(&world.source(), &world.target());
+        assert_eq!(ended.summary()["is_port_blocked"], true);
+        let message = &ended.events_of("retry")[0]["message"];
+        assert!(message.as_str().unwrap().contains("do not arrive"), "{message}");
+        let mut strict = command(&shell, address, &["--connect", "sink", "--no-tunnel"]);
+        strict.arg(world.source_contents()).arg(format!("there:{}", world.path("no").display()));
+        let told = ["cannot connect a data stream to 127.0.0.1", "(--tunnel)"];
+        run(strict).expect(5).says(&told).within(Duration::from_secs(20));
+    }
+}
+
 #[test]
 fn later_attempts_use_the_shell_at_once() {
     let world = World::with_files(&mut Rng::new(6));

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// The length of the first message of each connection, before frames: opening, number, token.
-const OPENING_BYTES: usize = 42;
+/// The length of the first message of each connection, before frames: opening, number, token, salt.
+const OPENING_BYTES: usize = 58;
 /// The length of the answer to it.
 const ANSWER_BYTES: usize = 1;
 const HEADER_BYTES: usize = 32;

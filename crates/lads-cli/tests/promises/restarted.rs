@@ -173,7 +173,10 @@ fn locks_survive_a_server_that_is_killed_and_shared_pointers_fail() {
         }
         adders.into_iter().for_each(|it| it.join().unwrap());
     });
+    // Who has the lock sees what was written under it; others may read before it is sent.
+    files[0].lock(LockKind::Exclusive).unwrap();
     assert_eq!(count(&files[0]), 80);
+    files[0].unlock();
     assert_eq!(files[0].add_shared(5).unwrap_err().errno, ESTALE);
     files[1].set_shared(7).unwrap();
     assert_eq!(files[0].add_shared(5).unwrap(), 7);

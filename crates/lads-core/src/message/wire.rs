@@ -75,6 +75,17 @@ pub trait Wire: Sized {
     fn take(from: &mut Reader<'_>) -> Result<Self, WireError>;
 }
 
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, to: &mut Writer) {
+        self.0.put(to);
+        self.1.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok((A::take(from)?, B::take(from)?))
+    }
+}
+
 impl Wire for u64 {
     fn put(&self, to: &mut Writer) {
         let mut rest = *self;

@@ -1,4 +1,4 @@
-//! Divides the file descriptors of a server among the connections that show no token yet, its
+//! Divides the file descriptors of a server among the connections whose handshake is not done, its
 //! clients, and their open files. Without shares, the files of one client could take the
 //! descriptors that other clients need to connect.
 
@@ -11,13 +11,13 @@ const OWN: u64 = 24;
 /// looked up.
 const PER_CLIENT: u64 = 6;
 
-/// The least number of connections without a token, for a process with few descriptors.
+/// The least number of connections in their handshake, for a process with few descriptors.
 const VISITORS_MIN: u64 = 4;
 
 /// The numbers of descriptors for each purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Connections that have shown no token yet.
+    /// Connections whose handshake is not done.
     pub visitors: usize,
     /// Clients at a time.
     pub clients: u32,

@@ -5,6 +5,8 @@
 //! it, and `rfs://[USER@]HOST/PATH` is `/PATH`. Several hosts stand one after the other, with
 //! commas between them: `rfs:HOST:PORT,HOST:PORT:PATH`. An IPv6 address is in brackets.
 //!
+//! `rfs:lads://HOST[:PORT]/PATH` is a file of a session of `lads serve`, below its root.
+//!
 //! `abt:PATH` is a path of this host, as a program opens it: its writes are buffered in the same
 //! way (active buffering with threads, the RFS paper, section 3.2).
 //!
@@ -32,6 +34,9 @@ pub enum Server {
     /// It is part of the process itself.
     Here,
 }
+
+/// The beginning of the name of a daemon.
+const DAEMON: &[u8] = b"lads://";
 
 /// The beginning of the name of a file of this host.
 pub const THIS_HOST: &[u8] = b"abt:";
@@ -86,6 +91,9 @@ fn parts(name: &[u8]) -> Option<Name> {
         return Some(Name { servers: vec![Server::Here], path: path.to_vec() });
     }
     let rest = name.strip_prefix(b"rfs:")?;
+    if let Some(rest) = rest.strip_prefix(DAEMON) {
+        return of_daemon(rest);
+    }
     let (servers, path) = match rest.strip_prefix(b"//") {
         Some(rest) => url(rest)?,
         None => classic(rest)?,
@@ -93,6 +101,15 @@ fn parts(name: &[u8]) -> Option<Name> {
     let is_started = |server: &Server| matches!(server, Server::StartedOn(_));
     let is_one_kind = servers.iter().all(|server| is_started(server) == is_started(&servers[0]));
     (is_one_kind && !path.is_empty()).then_some(Name { servers, path })
+}
+
+/// `HOST[:PORT]/PATH`: the path is below the directory that the daemon offers.
+fn of_daemon(rest: &[u8]) -> Option<Name> {
+    let (host, path) = rest.split_at(rest.iter().position(|&byte| byte == b'/')?);
+    let path = &path[path.iter().position(|&byte| byte != b'/')?..];
+    let host = std::str::from_utf8(host).ok().filter(|host| !host.is_empty())?;
+    let host = format!("{}{host}", String::from_utf8_lossy(DAEMON));
+    Some(Name { servers: vec![Server::StartedOn(host)], path: path.to_vec() })
 }
 
 /// `HOST:PORT,HOST:PORT/PATH`. Servers that are started have no root of their own.
@@ -167,6 +184,18 @@ mod tests {
 
     fn on(host: &str) -> Server {
         Server::StartedOn(host.to_owned())
+    }
+
+    #[test]
+    fn a_file_of_a_daemon_is_below_its_root() {
+        let of = |name: &str| parse(name.as_bytes()).ok().map(|it| (it.servers, it.path));
+        let file = |host: &str, path: &[u8]| Some((vec![on(host)], path.to_vec()));
+        assert_eq!(of("rfs:lads://dtn1/run7/out.nc"), file("lads://dtn1", b"run7/out.nc"));
+        assert_eq!(of("rfs:lads://dtn1:7//a"), file("lads://dtn1:7", b"a"));
+        assert_eq!(of("rfs:lads://[::1]:7/a"), file("lads://[::1]:7", b"a"));
+        for wrong in ["rfs:lads://", "rfs:lads:///a", "rfs:lads://dtn1", "rfs:lads://dtn1/"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

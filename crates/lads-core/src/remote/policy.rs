@@ -231,7 +231,7 @@ pub const JOINED_ALONE: usize = 8;
 /// listen uses.
 pub const REPLIES_MAX: usize = 2048;
 
-/// The maximum number of connections to a server that have shown no token yet. With half, strangers
+/// The maximum number of connections to a server whose handshake is not done. With half, strangers
 /// who connect faster than a round trip would more often push out a client far away; double would
 /// take more of a process's 1,024 descriptors than the clients do.
 pub const VISITORS_MAX: u64 = 100;

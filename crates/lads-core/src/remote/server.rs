@@ -163,6 +163,19 @@ pub enum Act {
     Delete(Vec<u8>),
 }
 
+impl Act {
+    /// Reports whether a server that was started again must know that this was done: a second time
+    /// it would fail, or change what others have done meanwhile.
+    #[must_use]
+    pub fn is_noted(&self) -> bool {
+        match self {
+            Self::SetSize(..) | Self::Preallocate(..) | Self::Delete(_) => true,
+            Self::Close { is_usable, .. } => *is_usable,
+            Self::Open { .. } | Self::Read { .. } | Self::Sync(_) | Self::Size(_) => false,
+        }
+    }
+}
+
 impl Server {
     /// A server without clients, with room for `frames_each` frames of each. It keeps what belongs
     /// to `away_max` clients whose connection is broken. Fences are numbered from `next_fence` on:

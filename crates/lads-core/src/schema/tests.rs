@@ -10,13 +10,14 @@ use crate::layout::{Layout, Part};
 use crate::matching::Why;
 use crate::message::wire::{Wire, Writer};
 use crate::message::{
-    Answer, BlockRange, BusyOst, Counters, Ending, Hello, LENGTH_BYTES, Line, Message, OstBytes,
-    Presence, Question, Root, SchemaDigest, VERSION, Verb, encode,
+    Answer, BlockRange, BusyOst, Counters, DataPort, Ending, Hello, LENGTH_BYTES, Line, Message,
+    OstBytes, Presence, Question, Root, SchemaDigest, VERSION, Verb, encode,
 };
 use crate::packet::{Channel, Packet};
 use crate::pass::{Pass, PassCounts};
 use crate::placement::{Place, Striping};
 use crate::pool::{Io, Requests};
+use crate::protection::{DataLevel, Protection, Secret};
 use crate::range::RangeSet;
 use crate::reduction::ReducedCounts;
 use crate::room::Lot;
@@ -67,6 +68,10 @@ fn forms() -> String {
         CpuUnit::wire_form(),
         EntryId::wire_form(),
         OstId::wire_form(),
+        Secret::wire_form(),
+        DataPort::wire_form(),
+        Protection::wire_form(),
+        DataLevel::wire_form(),
     ]
     .concat()
 }
@@ -186,7 +191,7 @@ fn every_type_of_a_field_is_described() {
 #[test]
 fn this_version_means_this_wire() {
     let pinned = format!("protocol {VERSION}, wire {}", SchemaDigest(Some(DIGEST)));
-    expect!["protocol 2, wire 1dc3a824df3c079f"].assert_eq(&pinned);
+    expect!["protocol 2, wire 8241a05791da243f"].assert_eq(&pinned);
 }
 
 #[test]

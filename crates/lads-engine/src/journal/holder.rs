@@ -4,6 +4,7 @@
 use lads_core::journal::Holder;
 use rustix::system::uname;
 use std::fs::{read_dir, read_to_string};
+use std::io;
 
 /// The state of the process that a journal names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub(super) enum State {
 /// This process.
 pub(super) fn own() -> Holder {
     let pid = std::process::id();
-    let started_ticks = started_ticks(pid).unwrap_or(0);
+    let started_ticks = read_stat(pid).ok().and_then(|stat| started_ticks(pid, &stat)).unwrap_or(0);
     Holder { host: host(), boot: boot(), pid, started_ticks }
 }
 
@@ -27,11 +28,25 @@ pub(super) fn own() -> Holder {
 pub(super) fn state_of(holder: &Holder) -> State {
     if holder.host != host() {
         State::Elsewhere
-    } else if holder.boot == boot() && started_ticks(holder.pid) == Some(holder.started_ticks) {
-        State::Runs
+    } else if holder.boot == boot() {
+        state_by(read_stat(holder.pid), holder)
     } else {
         State::Ended
     }
+}
+
+/// Returns the state of the process whose `stat` is read like this. A confined process can only see
+/// that a process of this number runs, which may be the holder.
+fn state_by(stat: io::Result<String>, holder: &Holder) -> State {
+    let runs = match stat {
+        Ok(stat) => started_ticks(holder.pid, &stat) == Some(holder.started_ticks),
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    if runs { State::Runs } else { State::Ended }
+}
+
+fn read_stat(pid: u32) -> io::Result<String> {
+    read_to_string(format!("/proc/{pid}/stat"))
 }
 
 fn host() -> Vec<u8> {
@@ -48,8 +63,7 @@ pub(crate) fn boot() -> Vec<u8> {
 /// that may contain anything. `None` if the process has ended, even if its parent has not yet
 /// collected it: then its state is `Z`. But while another thread of it is in a call, that call may
 /// still write.
-fn started_ticks(pid: u32) -> Option<u64> {
-    let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn started_ticks(pid: u32, stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let thread_count = read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
     if *fields.first()? == "Z" && thread_count <= 1 {
@@ -78,13 +92,21 @@ mod tests {
         assert_eq!(state_of(&elsewhere), State::Elsewhere);
     }
 
+    #[test]
+    fn a_process_that_cannot_be_examined_may_be_the_holder() {
+        let state = |kind: io::ErrorKind| state_by(Err(kind.into()), &own());
+        assert_eq!(state(io::ErrorKind::PermissionDenied), State::Runs);
+        assert_eq!(state(io::ErrorKind::NotFound), State::Ended);
+    }
+
     /// A sink that was killed with its parent stays in the table of processes where nobody waits.
     #[test]
     fn a_process_that_nobody_has_waited_for_has_ended() {
         let mut command = Command::new("cat");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = child.id();
-        let holder = Holder { pid, started_ticks: started_ticks(pid).unwrap(), ..own() };
+        let ticks = started_ticks(pid, &read_stat(pid).unwrap()).unwrap();
+        let holder = Holder { pid, started_ticks: ticks, ..own() };
         assert_eq!(state_of(&holder), State::Runs);
         drop(child.stdin.take());
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -17,7 +17,7 @@ use super::ssh::{Ssh, is_ssh};
 use crate::board::lock;
 use crate::event::{ExitCode, Happening, Observer};
 use crate::fatal::Fatal;
-use crate::job::{RemoteShell, Stderr};
+use crate::job::{RemoteShell, Stderr, is_daemon};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
 use crate::transport::tcp::end_socket;
@@ -57,6 +57,10 @@ impl Distant {
             // ssh would take it for an option, and options of ssh can run commands here.
             return Err(Fatal::new(ExitCode::Usage, "a host cannot begin with a dash"));
         }
+        let remote = match is_daemon(host) {
+            true => &remote.clone().dialing(&own_lads().unwrap_or_else(|| "lads".into())),
+            false => remote,
+        };
         let stop = StopFlag::new();
         let patience = Patience::new(&stop, limit);
         let seconds = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);

@@ -26,6 +26,13 @@ pub(super) const HELLO_BYTES_MAX: usize = 4 << 10;
 /// sentence for the user and is not longer, either.
 pub(super) const LISTEN_BYTES_MAX: usize = 64 << 10;
 
+/// What a process sends that refuses to be the other end: HELLO and FATAL. `text` is for the user.
+#[must_use]
+pub fn refusal(code: ExitCode, text: &str) -> Vec<u8> {
+    let message = Message::Fatal { code: code as u8, text: text.to_owned() };
+    [bytes_of(&own_hello()), bytes_of(&message)].concat()
+}
+
 /// The control channel during the greeting.
 pub(super) struct Greeting {
     input: File,
@@ -163,10 +170,10 @@ mod tests {
             Verify::wire_form(),
             Listing::wire_form(),
         ];
-        let (said, answered) = opening(258, &[7; 32]);
+        let (said, answered) = opening(258, &[7; 32], &[9; 16]);
         let opening: String = said.iter().map(|byte| format!(" {byte:02x}")).collect();
         let text = format!(
-            "{}\nopening of stream 258, token of sevens:{opening}\nanswer: {answered:02x}\n",
+            "{}\nopening of stream 258, token of sevens, salt of nines:{opening}\nanswer: {answered:02x}\n",
             forms.concat()
         );
         expect_file!["../../../lads-core/src/schema/transports.txt"].assert_eq(&text);

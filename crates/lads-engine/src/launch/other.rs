@@ -11,12 +11,13 @@ use super::process::{Process, start};
 use super::terminal::Terminal;
 use crate::event::{ExitCode, Happening, Observer, Waiting};
 use crate::fatal::{Fatal, exit_code_from};
-use crate::job::{RemoteShell, Stderr, shown_host};
+use crate::job::{RemoteShell, Stderr, is_daemon, shown_host};
 use crate::patience::{Cut, Patience};
 use crate::stop::StopFlag;
 use crate::thread::{NoThread, spawn};
 use crate::transport::tcp::socket_pair;
-use lads_core::message::{Hello, LENGTH_BYTES, MAGIC, Message};
+use lads_core::message::{DataPort, Hello, LENGTH_BYTES, MAGIC, Message};
+use lads_core::protection::Protection;
 use lads_sys::SignalsBlocked;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
@@ -57,17 +58,6 @@ const NOISE_DEADLINE: Duration = Duration::from_millis(200);
 const NOISE_BYTES_MAX: usize = 200;
 /// The bytes up to the end of the magic number: the length of HELLO, its type, the magic number.
 const FIRST_BYTES: usize = LENGTH_BYTES + 1 + MAGIC.len();
-
-/// Where the other end listens for the data streams.
-pub(super) struct Listening {
-    /// Its address, as it sees itself; empty if unknown.
-    pub(super) address: String,
-    pub(super) port: u16,
-    /// One for each stream.
-    pub(super) tokens: Vec<[u8; 32]>,
-    /// How many bytes its host lets a stream have in flight.
-    pub(super) window_bytes: u64,
-}
 
 /// The other end, as a process that this one started.
 pub(super) struct Other {
@@ -498,11 +488,9 @@ impl Other {
     pub(super) fn hear_where_it_listens(
         &mut self,
         patience: &Patience<'_>,
-    ) -> Result<Listening, Fatal> {
+    ) -> Result<(DataPort, Protection), Fatal> {
         let text = match self.greeting.hear(LISTEN_BYTES_MAX, patience)? {
-            Some(Message::Listen { address, port, tokens, window_bytes }) => {
-                return Ok(Listening { address, port, tokens, window_bytes });
-            }
+            Some(Message::Listen { port, protection }) => return Ok((port, protection)),
             Some(Message::Fatal { code, text }) => {
                 return Err(Fatal::new(exit_code_from(code), text).when_reached());
             }
@@ -545,6 +533,13 @@ impl Other {
             return Fatal::new(ExitCode::Other, text);
         }
         match code {
+            // It is `lads dial`, which ends as a transfer does.
+            Some(1..) if is_daemon(&self.name) => {
+                let code = code.and_then(|it| u8::try_from(it).ok()).unwrap_or(u8::MAX);
+                let text = format!("{name} gives no session; {told}");
+                let fatal = Fatal::new(exit_code_from(code), text);
+                if fatal.code == ExitCode::Network { fatal } else { fatal.when_reached() }
+            }
             Some(127) => Fatal::new(
                 ExitCode::Usage,
                 format!(

@@ -10,10 +10,13 @@
 use super::ssh::Ssh;
 use crate::event::ExitCode;
 use crate::fatal::Fatal;
+use crate::job::DaemonPlace;
 use crate::names::{self, part_port};
 use crate::patience::{Cut, Patience};
 use crate::thread::spawn_in;
-use crate::transport::tcp::{Tcp, await_answer, connect};
+use crate::transport::tcp::{Line, Tcp, await_answer, connect};
+use lads_core::message::DataPort;
+use lads_core::protection::{Protection, Secret};
 use lads_core::units::StreamId;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +33,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// this time, one lost packet would count as a blocked port. The user should read the notice within
 /// 3 s: if a firewall drops the packets, it appears 2.4 s after the start of the command (median of
 /// 14 between two network namespaces; ssh logs in during the first 0.5 s).
-pub(super) const CONTACT_DEADLINE: Duration = Duration::from_millis(1800);
+pub(crate) const CONTACT_DEADLINE: Duration = Duration::from_millis(1800);
 
 /// The first and the longest pause before a stream is tried again that the other end closed before
 /// it was open. Each pause is twice the one before. The port is full while strangers connect faster
@@ -54,24 +57,67 @@ pub(super) struct Route {
     /// The address at which the other end says it was reached; empty if it does not know.
     pub(super) told: String,
     pub(super) port: u16,
+    /// What protects the streams.
+    pub(super) protection: Protection,
     /// Time in which the first connection must open; `None`: as long as any connection.
     pub(super) contact_limit: Option<Duration>,
 }
 
 impl Route {
-    /// Opens a stream for each token; to another host many at a time, because each takes two round
+    /// To an end that this one started, on that host, if it is another one. `data_address`: what
+    /// the user gives.
+    pub(super) fn to(
+        port: &DataPort,
+        protection: Protection,
+        (host, ssh): (Option<String>, Option<Ssh>),
+        data_address: Option<String>,
+        contact_limit: Option<Duration>,
+    ) -> Self {
+        let (told, port) = (port.address.clone(), port.port);
+        Self { data_address, host, ssh, told, port, protection, contact_limit }
+    }
+
+    /// To the end that a user started, which this host obeys: to the address that the user gives,
+    /// or the one from which ssh came.
+    pub(super) fn back(
+        port: &DataPort,
+        protection: Protection,
+        is_local: bool,
+    ) -> Result<Self, Fatal> {
+        let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
+        let caller = connection.split(' ').next().filter(|it| !it.is_empty());
+        let loopback = is_local.then_some("127.0.0.1");
+        let given = Some(port.address.as_str()).filter(|it| !it.is_empty());
+        let address = given.or(loopback).or(caller).ok_or_else(|| {
+            let text = "the remote shell does not tell from which address it was called, so data \
+                        connections cannot go there: give one with --data-address, or omit \
+                        --connect";
+            Fatal::new(ExitCode::Usage, text)
+        })?;
+        Ok(Self {
+            data_address: Some(address.to_owned()),
+            host: None,
+            ssh: None,
+            told: String::new(),
+            port: port.port,
+            protection,
+            contact_limit: None,
+        })
+    }
+
+    /// Opens a stream for each secret; to another host many at a time, because each takes two round
     /// trips.
     pub(super) fn connect_all(
         &self,
         addresses: &[SocketAddr],
-        tokens: &[[u8; 32]],
+        secrets: &[Secret],
         patience: &Patience<'_>,
         streams: &Tcp,
     ) -> Result<(), Fatal> {
         let per_address = |limit| limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         let contact = Contact::within(self.contact_limit.map(per_address));
         let open = |opening: &Opening<'_>| self.connect_one(addresses, opening, patience);
-        let openings = Opening::all(0, tokens, streams, &contact);
+        let openings = self.openings(0, secrets, streams, &contact);
         let opened = match self.host.is_some() || self.data_address.is_some() {
             true => many_at_a_time(&openings, open),
             // Within a host there is no round trip to wait for.
@@ -83,25 +129,41 @@ impl Route {
         })
     }
 
-    /// Opens a stream for each of these tokens, which come after those that are needed, many at a
+    /// Opens a stream for each of these secrets, which come after those that are needed, many at a
     /// time. Says which was opened; does without those that cannot be opened.
     pub(super) fn connect_more(
         &self,
         addresses: &[SocketAddr],
-        tokens: &[[u8; 32]],
+        secrets: &[Secret],
         patience: &Patience<'_>,
         streams: &Tcp,
         on_more: impl Fn(StreamId) + Sync,
     ) {
         let needed_count = u16::try_from(streams.needed_count()).expect("streams have 16 bits");
         let contact = Contact::within(None);
-        let _ = many_at_a_time(&Opening::all(needed_count, tokens, streams, &contact), |opening| {
-            let connect = |address| opening.connect_patiently(address, false, patience);
-            if addresses.iter().any(|&address| connect(address).is_ok()) {
-                on_more(StreamId(opening.index));
-            }
-            Ok(())
-        });
+        let _ =
+            many_at_a_time(&self.openings(needed_count, secrets, streams, &contact), |opening| {
+                let connect = |address| opening.connect_patiently(address, false, patience);
+                if addresses.iter().any(|&address| connect(address).is_ok()) {
+                    on_more(StreamId(opening.index));
+                }
+                Ok(())
+            });
+    }
+
+    /// One for each secret, for the streams from number `first` on.
+    fn openings<'a>(
+        &self,
+        first: u16,
+        secrets: &'a [Secret],
+        streams: &'a Tcp,
+        contact: &'a Contact,
+    ) -> Vec<Opening<'a>> {
+        let one = |(index, secret)| {
+            let key = (secret, self.protection);
+            Opening { index, key, streams, contact }
+        };
+        (first..).zip(secrets).map(one).collect()
     }
 
     fn connect_one(
@@ -139,7 +201,8 @@ impl Route {
         };
         let text = format!(
             "cannot connect a data stream to {tried}: {why}; open that port (--ports FIRST-LAST), \
-             name another address (--data-address){hint}, or send data through ssh (--tunnel)"
+             name another address (--data-address){hint}, let the other end connect (--connect), \
+             or send data through ssh (--tunnel)"
         );
         let reason = format!("data connections to {tried} fail ({why})");
         Fatal { is_timeout, ..Fatal::new(ExitCode::Network, text).when_blocked(reason) }
@@ -157,7 +220,10 @@ impl Route {
         };
         let name = match self.ssh.as_ref().and_then(|ssh| ssh.host_name.as_deref()) {
             Some(name) => name.to_owned(),
-            None => host.rsplit('@').next().unwrap_or(host).to_owned(),
+            None => match DaemonPlace::parse(host) {
+                Some(place) => place.name,
+                None => host.rsplit('@').next().unwrap_or(host).to_owned(),
+            },
         };
         let mut addresses =
             resolve(&name, self.port, patience)?.map_err(|error| self.unresolved(&name, &error))?;
@@ -238,23 +304,12 @@ impl Contact {
 #[derive(Debug)]
 struct Opening<'a> {
     index: u16,
-    token: &'a [u8; 32],
+    key: (&'a Secret, Protection),
     streams: &'a Tcp,
     contact: &'a Contact,
 }
 
-impl<'a> Opening<'a> {
-    /// One for each token, for the streams from number `first` on.
-    fn all(
-        first: u16,
-        tokens: &'a [[u8; 32]],
-        streams: &'a Tcp,
-        contact: &'a Contact,
-    ) -> Vec<Self> {
-        let one = |(index, token)| Self { index, token, streams, contact };
-        (first..).zip(tokens).map(one).collect()
-    }
-
+impl Opening<'_> {
     /// Tries again for a while if the other end closes the connection before it is open: its port
     /// may have been full of strangers. `is_sure` says that the other end is at this address: then
     /// data goes there before the answer has come.
@@ -283,22 +338,22 @@ impl<'a> Opening<'a> {
         is_sure: bool,
         patience: &Patience<'_>,
     ) -> io::Result<()> {
-        let socket = self.reach(address, patience)?;
+        let line = self.reach(address, patience)?;
         let answer = |socket: &OwnedFd| await_answer(socket, patience);
         if is_sure {
-            return self.streams.open_early(self.number(), socket, answer);
+            return self.streams.open_early(self.number(), line, answer);
         }
-        answer(&socket)?;
-        self.streams.open(self.number(), socket);
+        answer(line.socket())?;
+        self.streams.open(self.number(), line);
         Ok(())
     }
 
     /// Opens the connection. Until the first connection is open, this takes at most as long as the
     /// limit for it.
-    fn reach(&self, address: SocketAddr, patience: &Patience<'_>) -> io::Result<OwnedFd> {
-        let connect = |patience: &Patience<'_>| connect(address, self.index, self.token, patience);
+    fn reach(&self, address: SocketAddr, patience: &Patience<'_>) -> io::Result<Line> {
+        let connect = |patience: &Patience<'_>| connect(address, self.index, self.key, patience);
         let limit = self.contact.limit.filter(|_| !self.contact.is_made());
-        let socket = match limit.map(|limit| connect(&patience.part(limit))) {
+        let line = match limit.map(|limit| connect(&patience.part(limit))) {
             // Another connection is open: only this one has lost packets.
             Some(Err(error)) if Cut::of(&error).is_some() && self.contact.is_made() => {
                 connect(patience)
@@ -307,7 +362,7 @@ impl<'a> Opening<'a> {
             None => connect(patience),
         }?;
         self.contact.is_made.store(true, Ordering::Relaxed);
-        Ok(socket)
+        Ok(line)
     }
 
     fn is_wanted(&self) -> bool {

@@ -7,20 +7,20 @@ mod options;
 mod read_cache;
 
 use super::error::RemoteError;
-use super::line::{Connection, both_ways};
+use super::line::{Connection, both_ways, sealed_both_ways};
 use super::server::{serve_here, through_words};
 use super::token::Token;
 use crate::event::ExitCode;
 use crate::job::{RemoteShell, shown_host};
+use crate::keys::{KeyPair, PublicKey};
 use crate::launch::Distant;
 use crate::names::{part_port, resolve};
 use crate::patience::Patience;
 use crate::stop::StopFlag;
-use crate::thread::spawn;
+use crate::transport::handshake::Refusal;
 use crate::transport::pipe;
+use crate::transport::seal::Seals;
 use crate::transport::tcp::{connect_to_service, socket_pair};
-#[cfg(test)]
-pub(super) use cache::Synced;
 pub(super) use cache::{LeftOver, Unusable};
 pub use file::{FileHandle, Presence};
 pub use lads_core::remote::client::{ReadBytes, StagedBytes};
@@ -39,20 +39,21 @@ use std::time::Duration;
 /// A connection to a server. It ends when this and all its files are dropped.
 #[derive(Debug)]
 pub struct Client {
-    link: Arc<Link>,
+    pub(super) link: Arc<Link>,
 }
 
 impl Client {
     /// Connects to a server: the host and its port, as `host:port`.
     ///
     /// # Errors
-    /// If the server cannot be reached, or refuses the token. If connecting is deferred, a later
+    /// If the server cannot be reached, or has another token. If connecting is deferred, a later
     /// call says so: here and in the other functions that make a client.
     pub fn connect(at: &str, token: &Token, options: &ClientOptions) -> Result<Self, RemoteError> {
-        let (server, at, token) = (Server::At(at.to_owned()), at.to_owned(), *token);
+        let (server, at) = (Server::At(at.to_owned()), at.to_owned());
+        let (own, of_server) = (token.of_clients(), token.of_server().public());
         let timeout = options.timeout;
         let mut known = Vec::new();
-        Self::begin(server, options, move || reach(&at, &token, timeout, &mut known))
+        Self::begin(server, options, move || reach(&at, (&own, of_server), timeout, &mut known))
     }
 
     /// Starts a server of one's own on a host, as `[user@]host`, through a remote shell. It ends
@@ -91,31 +92,27 @@ impl Client {
         options: &ClientOptions,
         connect: impl FnMut() -> Result<Connection, RemoteError> + Send + 'static,
     ) -> Result<Self, RemoteError> {
-        // The threads of the connection are in a program that has handlers of its own.
-        let _quiet = lads_sys::SignalsBlocked::begin();
         let name = shown(&server);
         let link = Link::new(server, name.clone(), options);
         let link = link.map_err(|error| RemoteError::unusable(&name, &error))?;
-        let connecting = Arc::downgrade(&link);
-        let begun = spawn("lads-connect", move || Link::stay_connected(&connecting, connect));
-        begun.map_err(|error| RemoteError::unusable(&name, &error.into()))?;
-        if !options.defers_connecting {
+        Self::begin_with(link, options.defers_connecting, connect)
+    }
+
+    /// Starts the threads of a connection.
+    fn begin_with(
+        link: Link,
+        defers_connecting: bool,
+        connect: impl FnMut() -> Result<Connection, RemoteError> + Send + 'static,
+    ) -> Result<Self, RemoteError> {
+        // The threads of the connection are in a program that has handlers of its own.
+        let _quiet = lads_sys::SignalsBlocked::begin();
+        let link = Arc::new(link);
+        let begun = link.begin_threads(connect);
+        begun.map_err(|error| RemoteError::unusable(link.name(), &error.into()))?;
+        if !defers_connecting {
             link.wait_until_connected()?;
         }
         Ok(Self { link })
-    }
-
-    /// Uses a connection whose other end a server has: whatever carries frames both ways, and
-    /// messages.
-    #[cfg(test)]
-    pub(super) fn over(
-        connection: Connection,
-        server: Server,
-        options: &ClientOptions,
-    ) -> Result<Self, RemoteError> {
-        let mut connection = Some(connection);
-        let gone = || RemoteError::lost("there is one connection");
-        Self::begin(server, options, move || connection.take().ok_or_else(gone))
     }
 
     /// What the server is called, for the user.
@@ -128,42 +125,6 @@ impl Client {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.link.is_lost()
-    }
-
-    /// Looks at the session.
-    #[cfg(test)]
-    pub(super) fn session<T>(&self, look: impl FnOnce(&mut link::OwnClient) -> T) -> T {
-        self.link.event(|client, _| look(client))
-    }
-
-    /// Sends nothing from now on, or goes on.
-    #[cfg(test)]
-    pub(super) fn pause(&self, is_paused: bool) {
-        self.link.pause(is_paused);
-    }
-
-    /// Nothing can be put on the local disk from now on.
-    #[cfg(test)]
-    pub(super) fn break_disk(&self) {
-        self.link.cache().break_disk();
-    }
-
-    /// Returns the files on the local disk that were made durable, in this order.
-    #[cfg(test)]
-    pub(super) fn synced(&self) -> Vec<Synced> {
-        self.link.cache().synced()
-    }
-
-    /// The connection is lost, and the server does not wait for another one.
-    #[cfg(test)]
-    pub(super) fn cut(&self) {
-        self.link.cut();
-    }
-
-    /// The connection breaks.
-    #[cfg(test)]
-    pub(super) fn break_line(&self) {
-        self.link.break_line();
     }
 
     /// Opens a file; processes that open it together give the same `group`. With `defers` it does
@@ -248,7 +209,7 @@ fn shown(server: &Server) -> String {
 /// Connects to a server that listens: tries all addresses of its host, or those that are known.
 fn reach(
     at: &str,
-    token: &Token,
+    keys: (&KeyPair, PublicKey),
     timeout: Duration,
     known: &mut Vec<SocketAddr>,
 ) -> Result<Connection, RemoteError> {
@@ -256,39 +217,56 @@ fn reach(
     // The kernel waits longer and longer before it tries again to reach a host that was not there.
     let limit = if known.is_empty() { timeout } else { timeout.min(CONNECT_MAX) };
     let patience = Patience::new(&stop, limit);
-    let reached = reach_any(at, token, &patience, timeout, known);
-    let socket = reached.map_err(|error| match error.kind() {
-        // A server answers only to its token.
-        io::ErrorKind::UnexpectedEof => RemoteError {
+    let reached = reach_any(at, keys, &patience, timeout, known);
+    let (socket, seals) = reached.map_err(|refusal| unreached(at, &refusal))?;
+    let connected = sealed_both_ways(&socket, seals).map(|(transport, channel)| Connection {
+        line: Box::new(socket),
+        transport,
+        channel,
+    });
+    connected.map_err(|error| RemoteError::unusable(at, &error))
+}
+
+fn unreached(at: &str, refusal: &Refusal) -> RemoteError {
+    let server = format!("the server of remote files {at}");
+    let version = env!("CARGO_PKG_VERSION");
+    match refusal {
+        // It would be refused each time.
+        Refusal::OtherKey(_) => RemoteError {
             errno: Errno::ACCESS.raw_os_error(),
-            text: format!(
-                "the server of remote files {at} closed the connection without a reply; check the \
-                 token"
-            ),
+            text: format!("{server} has another token: copy the token file of the server to here"),
         },
-        _ => RemoteError::lost(format!("cannot reach the server of remote files {at}: {error}")),
-    })?;
-    over_socket(socket).map_err(|error| RemoteError::unusable(at, &error))
+        Refusal::Lost(_) if refusal.is_closed() => RemoteError::lost(format!(
+            "{server} closed the connection without a reply: check that it is lads rfs serve of \
+             version {version}"
+        )),
+        Refusal::Lost(error) => RemoteError::lost(format!("cannot reach {server}: {error}")),
+        Refusal::Broken(_) | Refusal::NoTls | Refusal::TooLong => RemoteError::lost(format!(
+            "cannot reach {server}: {refusal}; check that it is lads rfs serve of version \
+             {version}, and the token"
+        )),
+    }
 }
 
 fn reach_any(
     at: &str,
-    token: &Token,
+    keys: (&KeyPair, PublicKey),
     patience: &Patience<'_>,
     unread_max: Duration,
     known: &mut Vec<SocketAddr>,
-) -> io::Result<OwnedFd> {
+) -> Result<(OwnedFd, Seals), Refusal> {
     // A program for which a name is looked up every second may start a process each time.
     if known.is_empty() {
         let (name, port) = part_port(at, 0);
         let name = name.to_owned();
-        *known = patience.result_of("lads-resolve", move || resolve(&name, port))??;
+        let resolved = patience.result_of("lads-resolve", move || resolve(&name, port));
+        *known = resolved.map_err(io::Error::from)??;
     }
-    let mut failure = io::Error::from(io::ErrorKind::NotFound);
+    let mut failure = Refusal::from(io::Error::from(io::ErrorKind::NotFound));
     for address in known {
-        match connect_to_service(*address, &token.0, patience, unread_max) {
-            Ok(socket) => return Ok(socket),
-            Err(error) => failure = error,
+        match connect_to_service(*address, keys, patience, unread_max) {
+            Ok(connected) => return Ok(connected),
+            Err(refusal) => failure = refusal,
         }
     }
     Err(failure)
@@ -313,7 +291,7 @@ fn start_on(
     Ok(Connection { line: Box::new(distant), transport, channel })
 }
 
-fn start_here(path: &[u8]) -> Result<Connection, RemoteError> {
+pub(super) fn start_here(path: &[u8]) -> Result<Connection, RemoteError> {
     let unusable = |error: io::Error| RemoteError::unusable(&shown(&Server::Here), &error);
     let (own, served) = socket_pair().map_err(unusable)?;
     serve_here(served, path).map_err(|text| unusable(io::Error::other(text)))?;

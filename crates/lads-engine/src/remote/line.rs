@@ -1,6 +1,7 @@
 //! What a connection is made of besides its transport: what ends it.
 
 use crate::launch::Distant;
+use crate::transport::seal::Seals;
 use crate::transport::tcp::end_socket;
 use crate::transport::{Channel, Transport, pipe};
 use std::fs::File;
@@ -38,7 +39,16 @@ impl Line for Distant {
     }
 }
 
-/// Messages and frames both ways over a connection.
+/// Messages and frames both ways over a connection to another host, encrypted.
+pub(super) fn sealed_both_ways(
+    socket: &OwnedFd,
+    seals: Seals,
+) -> io::Result<(Arc<dyn Transport>, Channel)> {
+    let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
+    Ok(pipe::open_sealed_both_ways(input, output, seals, 1))
+}
+
+/// Messages and frames both ways over a connection within this process.
 pub(super) fn both_ways(socket: &OwnedFd) -> io::Result<(Arc<dyn Transport>, Channel)> {
     let (input, output) = (File::from(socket.try_clone()?), File::from(socket.try_clone()?));
     Ok(pipe::open_both_ways(input, output, 1))

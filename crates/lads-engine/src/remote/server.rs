@@ -8,16 +8,16 @@ mod opened;
 mod places;
 mod reach;
 mod session;
-pub(super) mod storage;
+mod storage;
 
-use super::line::{Line, both_ways};
+use super::line::{Line, both_ways, sealed_both_ways};
 use super::token::Token;
 use crate::launch::answer_distant;
 use crate::setup::descriptors_max;
 use crate::stop::StopFlag;
 use crate::thread::spawn;
 use crate::transport::pipe;
-use crate::transport::tcp::Service;
+use crate::transport::tcp::{Guest, Service};
 use lads_core::remote::descriptors::Descriptors;
 use lads_core::remote::policy::{HERE_BUFFERS_BYTES, SILENCE_MAX};
 use lists::Lists;
@@ -40,7 +40,7 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The directory that clients see.
     pub root: PathBuf,
-    /// What clients must show.
+    /// What clients must have, too.
     pub token: Token,
     /// The most clients at a time.
     pub sessions_max: u32,
@@ -68,7 +68,8 @@ pub struct OwnServerConfig {
 pub struct FileServer {
     service: Service,
     shared: Arc<Shared>,
-    silence_max: Duration,
+    /// A client that holds up others is cut off when it has been silent for this time.
+    pub(super) silence_max: Duration,
     /// What is not as the user wants it.
     notices: Vec<String>,
 }
@@ -92,7 +93,8 @@ impl FileServer {
             )
         });
         let clients = Limits { clients: shares.clients, away: shares.clients, files: shares.files };
-        let service = Service::open(config.listen, config.token.0, shares.visitors)
+        let (own, of_clients) = (config.token.of_server(), config.token.of_clients().public());
+        let service = Service::open(config.listen, &own, of_clients, shares.visitors)
             .map_err(|error| format!("cannot listen on {}: {error}", config.listen))?;
         let mut no_lists = None;
         let lists = |frames_each| {
@@ -112,18 +114,7 @@ impl FileServer {
         self.service.address()
     }
 
-    /// A client that holds up others is cut off when it has been silent for this time.
-    #[cfg(test)]
-    pub(super) fn set_silence_max(&mut self, silence_max: Duration) {
-        self.silence_max = silence_max;
-    }
-
-    #[cfg(test)]
-    pub(super) fn storage(&self) -> Arc<storage::Storage> {
-        Arc::clone(&self.shared.storage)
-    }
-
-    /// Serves clients until the flag is set. `told` hears of each that comes and goes.
+    /// Serves clients until the flag is set. `told` hears of those that are rejected.
     ///
     /// # Errors
     /// If there is no room for its threads.
@@ -131,8 +122,8 @@ impl FileServer {
         self.shared.start(self.silence_max, stop)?;
         self.notices.iter().for_each(|notice| told(notice));
         while !stop.is_set() {
-            for (socket, name) in self.service.accept(stop) {
-                let admitted = both_ways(&socket)
+            for Guest { socket, seals, name } in self.service.accept(stop, told) {
+                let admitted = sealed_both_ways(&socket, seals)
                     .and_then(|connection| self.shared.admit(Box::new(socket), connection));
                 if let Err(error) = admitted {
                     told(&format!("{name} is rejected: {error}"));

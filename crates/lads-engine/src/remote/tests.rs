@@ -1,17 +1,21 @@
 //! Clients and a server in one process, over loopback.
 
+pub(in crate::remote) mod access;
+mod by_hand;
 mod coherent;
 mod gathered;
-mod joined;
 mod limits;
+pub(in crate::remote) mod metered;
+mod middle;
 mod reading;
 mod resting;
 mod resumed;
-mod staged;
+pub(in crate::remote) mod staged;
 mod strange;
 
 use super::*;
 use crate::stop::StopFlag;
+use by_hand::stranger;
 use lads_core::remote::message::{FRAME_BYTES, LockKind, OpenMode};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
@@ -20,9 +24,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const READ_WRITE: OpenMode = OpenMode { reads: true, writes: true, creates: false, is_new: false };
-const CREATE: OpenMode = OpenMode { creates: true, ..READ_WRITE };
-const GROUP: [u8; 16] = [7; 16];
-const MIB: usize = FRAME_BYTES as usize;
+pub(in crate::remote) const CREATE: OpenMode = OpenMode { creates: true, ..READ_WRITE };
+pub(in crate::remote) const GROUP: [u8; 16] = [7; 16];
+pub(in crate::remote) const MIB: usize = FRAME_BYTES as usize;
 const EACCES: i32 = 13;
 const ENOENT: i32 = 2;
 const EIO: i32 = 5;
@@ -30,7 +34,7 @@ const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
 
 /// A server, and the directory that it shows.
-struct Place {
+pub(in crate::remote) struct Place {
     directory: tempfile::TempDir,
     at: String,
     token: Token,
@@ -39,7 +43,7 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(in crate::remote) fn new() -> Self {
         Self::with_layout("auto")
     }
 
@@ -70,7 +74,7 @@ impl Place {
         Self { directory, at, token, stop, server: Some(server) }
     }
 
-    fn client(&self) -> Client {
+    pub(in crate::remote) fn client(&self) -> Client {
         Client::connect(&self.at, &self.token, &ClientOptions::default()).unwrap()
     }
 
@@ -78,7 +82,7 @@ impl Place {
         self.directory.path().join("root").join(name)
     }
 
-    fn bytes(&self, name: &str) -> Vec<u8> {
+    pub(in crate::remote) fn bytes(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path(name)).unwrap()
     }
 }
@@ -90,7 +94,7 @@ impl Drop for Place {
     }
 }
 
-fn some_bytes(count: usize) -> Vec<u8> {
+pub(in crate::remote) fn some_bytes(count: usize) -> Vec<u8> {
     (0..count).map(|index| u8::try_from(index * 31 % 251).unwrap()).collect()
 }
 
@@ -102,7 +106,7 @@ fn read(file: &FileHandle, position: u64, count: usize) -> Vec<u8> {
 }
 
 /// Every `period` bytes, `length` of them.
-fn every(length: u64, period: i64) -> Vec<u8> {
+pub(in crate::remote) fn every(length: u64, period: i64) -> Vec<u8> {
     let mut tree = vec![1];
     tree.extend(0i64.to_le_bytes());
     tree.extend(period.to_le_bytes());
@@ -316,7 +320,8 @@ fn a_client_without_the_token_is_turned_away() {
     make_token(&other).unwrap();
     let token = read_token(&other).unwrap();
     let error = Client::connect(&place.at, &token, &ClientOptions::default()).unwrap_err();
-    assert!(error.text.contains("token"), "{error}");
+    let expected = format!("{} has another token: copy the token file of the server", place.at);
+    assert!(error.text.contains(&expected), "{error}");
     assert_eq!(error.errno, EACCES);
 }
 
@@ -345,16 +350,6 @@ fn when_the_server_is_gone_every_call_fails_and_none_waits() {
     assert_eq!(file.sync().unwrap_err().errno, EIO);
     assert_eq!(file.read(0, &mut [&mut [0; 10]]).unwrap_err().errno, EIO);
     assert!(client.is_lost());
-}
-
-/// A connection that has shown its token, and says what it likes.
-fn stranger(place: &Place) -> std::fs::File {
-    let stop = StopFlag::new();
-    let limit = Duration::from_secs(10);
-    let patience = crate::patience::Patience::new(&stop, limit);
-    let at = place.at.parse().unwrap();
-    let socket = crate::transport::tcp::connect_to_service(at, &place.token.0, &patience, limit);
-    std::fs::File::from(socket.unwrap())
 }
 
 /// A message in a packet, as a client sends it.
@@ -545,7 +540,7 @@ fn a_lock_that_is_waited_for_holds_up_nothing_else() {
 fn a_client_that_holds_up_others_and_says_that_it_lives_is_waited_for() {
     // It says so every two seconds at least.
     let silence_max = Duration::from_secs(6);
-    let place = Place::with("auto", |server| server.set_silence_max(silence_max));
+    let place = Place::with("auto", |server| server.silence_max = silence_max);
     let (busy, waits) = (place.client(), place.client());
     let held = busy.open(b"new", CREATE, GROUP, false).unwrap();
     let file = waits.open(b"new", CREATE, GROUP, false).unwrap();
@@ -566,7 +561,7 @@ fn a_client_that_holds_up_others_and_says_that_it_lives_is_waited_for() {
 #[test]
 fn a_client_that_holds_up_others_and_is_silent_is_cut_off() {
     let silence_max = Duration::from_millis(300);
-    let place = Place::with("auto", |server| server.set_silence_max(silence_max));
+    let place = Place::with("auto", |server| server.silence_max = silence_max);
     let (silent, waits) = (place.client(), place.client());
     let held = silent.open(b"new", CREATE, GROUP, false).unwrap();
     let file = waits.open(b"new", CREATE, GROUP, false).unwrap();

@@ -287,7 +287,7 @@ impl SinkEnd {
         }
         let expected = |stat: &Stat, mtime| self.expected_time(&handle, stat, mtime);
         if let Some(pass) = passing.at_sink(&entry.kind, there.as_ref(), expected) {
-            if is_file(&entry.kind) && !self.options.dry_run {
+            if !self.options.dry_run {
                 self.clear_left_over(item, &handle);
             }
             return passed(pass);
@@ -387,7 +387,7 @@ impl SinkEnd {
         Ok(Examined::Want { done, layout, extents })
     }
 
-    /// An earlier attempt may have begun to send a file that need not be sent now.
+    /// An earlier attempt may have begun to make an entry that need not be made now.
     pub(super) fn clear_left_over(&self, item: &Item, handle: &OwnedFd) {
         let journal = &self.place().journal;
         if journal.is_inherited() {

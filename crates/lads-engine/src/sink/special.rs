@@ -38,7 +38,12 @@ impl SinkEnd {
                 .map_err(|errno| failed(Operation::SetMetadata, errno))?,
         };
         let answer = match (is_same, self.options.dry_run) {
-            (true, _) => Answer::Have,
+            (true, is_dry_run) => {
+                if !is_dry_run {
+                    self.clear_left_over(item, handle);
+                }
+                Answer::Have
+            }
             (false, true) => Answer::Would,
             (false, false) => {
                 let operation = match entry.kind {

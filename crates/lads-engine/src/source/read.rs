@@ -14,7 +14,7 @@ use crate::fatal::Fatal;
 use crate::job::{DIRECT_BYTES_MIN, IoMode};
 use crate::paths::{NOT_THROUGH_LINKS, open_unnoticed};
 use crate::stat::identity_of;
-use crate::stream::Sent;
+use crate::stream::{Payload, Sent};
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::issue::Operation;
 use lads_core::schedule::{Way, Work};
@@ -48,7 +48,7 @@ impl SourceEnd {
             Way::Send => {
                 let rows = self.read_blocks(&mut work, &mut buffer);
                 if !rows.is_empty() {
-                    self.send(work, &rows, &buffer, worker);
+                    self.send(work, &rows, &mut buffer, worker);
                 }
             }
             Way::Stage(slot) => {
@@ -91,11 +91,18 @@ impl SourceEnd {
         rows
     }
 
-    /// Sends the blocks in a buffer, and tells the session.
-    pub(super) fn send(&self, work: Work, rows: &[Row], buffer: &[u8], worker: usize) {
-        let payload: Vec<&[u8]> = match work.is_comparison {
-            true => Vec::new(),
-            false => places(rows).map(|place| &buffer[place]).collect(),
+    /// Sends the blocks in a buffer, which nobody needs afterwards, and tells the session.
+    pub(super) fn send(&self, work: Work, rows: &[Row], buffer: &mut [u8], worker: usize) {
+        let pieces: Vec<&[u8]>;
+        let payload = match rows {
+            [row] if !work.is_comparison => {
+                Payload::Whole(&mut buffer[..row.block.length as usize])
+            }
+            rows => {
+                let places = places(rows).filter(|_| !work.is_comparison);
+                pieces = places.map(|place| &buffer[place]).collect();
+                Payload::Pieces(&pieces)
+            }
         };
         let bound = Bound {
             sink_ost: work.sink_ost,
@@ -107,7 +114,7 @@ impl SourceEnd {
             put_head(rows, number, bound, &mut head);
             head
         };
-        let failure = match self.streams.send(worker, head, &payload) {
+        let failure = match self.streams.send(worker, head, payload) {
             // If the stream was lost meanwhile, the sink says whether the frame has arrived.
             Ok(Sent { stream, number, failure }) => {
                 self.tell_last(Event::Sent { stream, number, work });

@@ -18,6 +18,10 @@
 //! behind other frames. One thread at each end reads its pipe and takes each packet apart. The
 //! payload of a frame goes from the pipe directly into the buffer that was granted for it.
 //!
+//! Over a TCP connection, packets travel in records that are encrypted ([`super::seal`]). The head
+//! of a packet, with that of a frame if one begins there, has a record of its own, so that the
+//! payload is decrypted in the granted buffer.
+//!
 //! # Why it cannot lock up
 //!
 //! - The thread that reads waits only for bytes, for a buffer, and for room for messages. It never
@@ -39,8 +43,9 @@
 mod incoming;
 mod outgoing;
 
+use super::seal::Seals;
 use super::{Channel, GrantedBuffers, Receiver, Traffic, Transport};
-use incoming::{Inbox, MessageReader};
+use incoming::{Inbox, Input, MessageReader};
 use lads_core::issue::Side;
 use lads_core::units::StreamId;
 use outgoing::{MessageWriter, Outgoing};
@@ -87,17 +92,29 @@ pub(crate) fn open(
         Side::Source => 0,
         Side::Sink => stream_count,
     };
-    start(input, Outgoing::new(output), stream_count, coming_count)
+    start(Input::Plain(input), Outgoing::new(output), stream_count, coming_count)
 }
 
-/// The same over a socket, from which `input` reads and to which `output` writes. Frames go both
-/// ways. If the other end has disconnected, whoever writes gets an error and no signal.
+/// The same over a socket within this host, from which `input` reads and to which `output` writes.
+/// Frames go both ways. If the other end has disconnected, whoever writes gets an error and no
+/// signal.
 pub(crate) fn open_both_ways(
     input: File,
     output: File,
     stream_count: u16,
 ) -> (Arc<dyn Transport>, Channel) {
-    start(input, Outgoing::to_socket(output), stream_count, stream_count)
+    start(Input::Plain(input), Outgoing::to_socket(output, None), stream_count, stream_count)
+}
+
+/// The same as [`open_both_ways`], for a socket to another host: what goes over it is encrypted.
+pub(crate) fn open_sealed_both_ways(
+    input: File,
+    output: File,
+    Seals { sealer, opener }: Seals,
+    stream_count: u16,
+) -> (Arc<dyn Transport>, Channel) {
+    let outgoing = Outgoing::to_socket(output, Some(sealer));
+    start(Input::Sealed(input, opener), outgoing, stream_count, stream_count)
 }
 
 /// The same as [`open_both_ways`], in two pipes.
@@ -107,7 +124,7 @@ pub(crate) fn open_pipes_both_ways(
     stream_count: u16,
 ) -> (Arc<dyn Transport>, Channel) {
     lengthen([&input, &output]);
-    start(input, Outgoing::new(output), stream_count, stream_count)
+    start(Input::Plain(input), Outgoing::new(output), stream_count, stream_count)
 }
 
 fn lengthen(pipes: [&File; 2]) {
@@ -119,7 +136,7 @@ fn lengthen(pipes: [&File; 2]) {
 
 /// `coming_count` streams may come to this end.
 fn start(
-    input: File,
+    input: Input,
     outgoing: Outgoing,
     stream_count: u16,
     coming_count: u16,
@@ -140,6 +157,14 @@ impl Transport for Pipe {
     fn send(&self, stream: StreamId, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         let Stream { is_ended, traffic, .. } = &self.streams[stream.index()];
         self.outgoing.send_frame(stream, pieces, is_ended, traffic)
+    }
+
+    fn send_last(&self, stream: StreamId, head: &[u8], payload: &mut [u8]) -> io::Result<()> {
+        if !self.outgoing.is_sealed() {
+            return self.send(stream, &mut [IoSlice::new(head), IoSlice::new(payload)]);
+        }
+        let Stream { is_ended, traffic, .. } = &self.streams[stream.index()];
+        self.outgoing.send_last(stream, (head, payload), is_ended, traffic)
     }
 
     fn receiver(&self, stream: StreamId, buffers: Arc<dyn GrantedBuffers>) -> Box<dyn Receiver> {

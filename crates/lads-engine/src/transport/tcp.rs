@@ -5,12 +5,13 @@
 mod door;
 mod service;
 
+pub(crate) use door::{Listener, await_answer, connect, tune};
 #[cfg(test)]
-pub(crate) use door::tests::opening;
-pub(crate) use door::{Listener, await_answer, connect};
-pub(crate) use service::{Service, connect_to_service};
+pub(crate) use door::{OPENING_BYTES, tests::opening};
+pub(crate) use service::{Guest, Service, connect_to_service};
 
 use super::assembly::Assembly;
+use super::seal::{Opener, Sealer, Seals};
 use super::{Frame, GrantedBuffers, Receiver, Traffic, Transport, write_all};
 use crate::board::lock;
 use crate::stop::StopFlag;
@@ -41,7 +42,7 @@ pub(crate) struct Tcp {
 #[derive(Debug, Default)]
 struct Stream {
     /// The connection, once it is open; `None` if the stream was ended before.
-    socket: OnceLock<Option<Arc<OwnedFd>>>,
+    line: OnceLock<Option<Arc<Line>>>,
     /// Before it is open, the connection on which it may be.
     shown: Mutex<Option<Arc<Shown>>>,
     /// One of the two was set.
@@ -51,18 +52,56 @@ struct Stream {
     traffic: Traffic,
 }
 
+/// A connection, and what protects it, if anything does.
+#[derive(Debug)]
+pub(crate) struct Line {
+    socket: OwnedFd,
+    sealer: Option<Mutex<Sealer>>,
+    /// Whoever receives takes it.
+    opener: Mutex<Option<Opener>>,
+}
+
 /// A connection that has shown its token, and has no answer yet.
 #[derive(Debug)]
 struct Shown {
-    socket: Arc<OwnedFd>,
+    line: Arc<Line>,
     is_accepted: OnceLock<bool>,
+}
+
+impl Line {
+    /// A connection, and what protects it.
+    pub(super) fn new(socket: OwnedFd, seals: Option<Seals>) -> Self {
+        let (sealer, opener) = seals.map(|it| (Mutex::new(it.sealer), it.opener)).unzip();
+        Self { socket, sealer, opener: Mutex::new(opener) }
+    }
+
+    pub(crate) fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Sends pieces, which one thread at a time does.
+    fn send(&self, pieces: &mut [IoSlice<'_>], traffic: &Traffic) -> io::Result<()> {
+        let Some(sealer) = &self.sealer else { return self.write(pieces, traffic) };
+        lock(sealer).write(pieces, |bytes| self.write(&mut [IoSlice::new(bytes)], traffic))
+    }
+
+    fn write(&self, pieces: &mut [IoSlice<'_>], traffic: &Traffic) -> io::Result<()> {
+        write_all(pieces, traffic, |pieces| rustix::io::writev(&self.socket, pieces))
+    }
+}
+
+/// Without protection.
+impl From<OwnedFd> for Line {
+    fn from(socket: OwnedFd) -> Self {
+        Self::new(socket, None)
+    }
 }
 
 impl Stream {
     /// The connection; waits until it is open.
-    fn socket(&self) -> io::Result<&OwnedFd> {
-        let socket = self.socket.wait().as_deref();
-        socket.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    fn line(&self) -> io::Result<&Line> {
+        let line = self.line.wait().as_deref();
+        line.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Sends a frame while the token has no answer, and returns when it has one: so only one frame
@@ -70,8 +109,7 @@ impl Stream {
     /// if this one is closed. Returns `false` if the stream is open now, or ended.
     fn send_early(&self, pieces: &[IoSlice<'_>]) -> io::Result<bool> {
         while let Some(shown) = self.wait_until_shown() {
-            let write = |pieces: &[IoSlice<'_>]| rustix::io::writev(&shown.socket, pieces);
-            let written = write_all(&mut pieces.to_vec(), &self.traffic, write);
+            let written = shown.line.send(&mut pieces.to_vec(), &self.traffic);
             if *shown.is_accepted.wait() {
                 return written.map(|()| true);
             }
@@ -82,7 +120,7 @@ impl Stream {
     /// A connection that has shown its token; `None` if the stream is open, or ended.
     fn wait_until_shown(&self) -> Option<Arc<Shown>> {
         let mut shown = lock(&self.shown);
-        while self.socket.get().is_none() {
+        while self.line.get().is_none() {
             if let Some(shown) = &*shown {
                 return Some(Arc::clone(shown));
             }
@@ -129,10 +167,11 @@ impl Tcp {
     }
 
     /// The connection of this stream is open. It is closed again if the stream was ended meanwhile.
-    pub(crate) fn open(&self, index: usize, socket: OwnedFd) {
-        self.limit_silence(&socket);
+    pub(crate) fn open(&self, index: usize, line: impl Into<Line>) {
+        let line = line.into();
+        self.limit_silence(&line.socket);
         let stream = &self.streams[index];
-        let _ = stream.socket.set(Some(Arc::new(socket)));
+        let _ = stream.line.set(Some(Arc::new(line)));
         stream.set_shown(None);
     }
 
@@ -144,20 +183,20 @@ impl Tcp {
     pub(crate) fn open_early(
         &self,
         index: usize,
-        socket: OwnedFd,
+        line: impl Into<Line>,
         answer: impl FnOnce(&OwnedFd) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.limit_silence(&socket);
-        let (stream, socket) = (&self.streams[index], Arc::new(socket));
-        let shown = Shown { socket: Arc::clone(&socket), is_accepted: OnceLock::new() };
+        let (stream, line) = (&self.streams[index], Arc::new(line.into()));
+        self.limit_silence(&line.socket);
+        let shown = Shown { line: Arc::clone(&line), is_accepted: OnceLock::new() };
         let shown = Arc::new(shown);
         stream.set_shown(Some(Arc::clone(&shown)));
-        let answered = answer(&socket);
+        let answered = answer(&line.socket);
         if answered.is_ok() {
-            let _ = stream.socket.set(Some(socket));
+            let _ = stream.line.set(Some(line));
         } else {
             // Whoever still writes to it returns.
-            end_socket(&socket);
+            end_socket(&line.socket);
         }
         stream.set_shown(None);
         let _ = shown.is_accepted.set(answered.is_ok());
@@ -167,18 +206,22 @@ impl Tcp {
     /// How many bytes this host, which is that end, lets a stream have in flight
     /// ([`window_bytes`]). `None` if no stream is open.
     pub(crate) fn window_bytes(&self, side: Side) -> Option<u64> {
-        let mut sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_deref());
-        sockets.next().map(|socket| window_bytes(socket, side))
+        self.lines().next().map(|line| window_bytes(&line.socket, side))
     }
 
     /// Whether a connection for this stream is still wanted: it is not open, and was not ended.
     pub(crate) fn wants(&self, index: usize) -> bool {
-        self.streams[index].socket.get().is_none()
+        self.streams[index].line.get().is_none()
     }
 
     /// Set when this stream is ended.
     pub(crate) fn ended(&self, index: usize) -> &StopFlag {
         &self.streams[index].ended
+    }
+
+    /// The connections that are open.
+    fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.streams.iter().filter_map(|stream| stream.line.get()?.as_deref())
     }
 
     fn limit_silence(&self, socket: &OwnedFd) {
@@ -198,39 +241,48 @@ impl Transport for Tcp {
     }
 
     fn is_there(&self, stream: StreamId) -> bool {
-        let is_open = || matches!(self.streams[stream.index()].socket.get(), Some(Some(_)));
+        let is_open = || matches!(self.streams[stream.index()].line.get(), Some(Some(_)));
         self.is_needed(stream) || is_open()
     }
 
     fn send(&self, stream: StreamId, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
         let stream = &self.streams[stream.index()];
-        if stream.socket.get().is_none() && stream.send_early(pieces)? {
+        if stream.line.get().is_none() && stream.send_early(pieces)? {
             return Ok(());
         }
-        let socket = stream.socket()?;
-        write_all(pieces, &stream.traffic, |pieces| rustix::io::writev(socket, pieces))
+        stream.line()?.send(pieces, &stream.traffic)
+    }
+
+    fn send_last(&self, stream: StreamId, head: &[u8], payload: &mut [u8]) -> io::Result<()> {
+        let open = &self.streams[stream.index()];
+        if let Some(Some(line)) = open.line.get()
+            && let Some(sealer) = &line.sealer
+        {
+            return lock(sealer)
+                .write_last(&[head], payload, |pieces| line.write(pieces, &open.traffic));
+        }
+        self.send(stream, &mut [IoSlice::new(head), IoSlice::new(payload)])
     }
 
     fn receiver(&self, stream: StreamId, buffers: Arc<dyn GrantedBuffers>) -> Box<dyn Receiver> {
         let stream = Arc::clone(&self.streams[stream.index()]);
-        Box::new(TcpReceiver { stream, buffers, assembly: Assembly::new() })
+        Box::new(TcpReceiver { stream, buffers, assembly: Assembly::new(), opener: None })
     }
 
     fn end(&self, stream: StreamId) {
         let stream = &self.streams[stream.index()];
         stream.ended.set("the stream was ended");
-        let open = stream.socket.get_or_init(|| None);
+        let open = stream.line.get_or_init(|| None);
         let shown = lock(&stream.shown);
         stream.changed.notify_all();
-        let shown = shown.as_ref().map(|shown| &shown.socket);
-        if let Some(socket) = open.as_ref().or(shown) {
-            end_socket(socket);
+        let shown = shown.as_ref().map(|shown| &shown.line);
+        if let Some(line) = open.as_ref().or(shown) {
+            end_socket(&line.socket);
         }
     }
 
     fn round_trip(&self) -> Option<Duration> {
-        let sockets = self.streams.iter().filter_map(|stream| stream.socket.get()?.as_deref());
-        sockets.filter_map(lads_sys::round_trip).min()
+        self.lines().filter_map(|line| lads_sys::round_trip(&line.socket)).min()
     }
 
     fn traffic(&self, stream: StreamId) -> &Traffic {
@@ -324,24 +376,51 @@ struct TcpReceiver {
     stream: Arc<Stream>,
     buffers: Arc<dyn GrantedBuffers>,
     assembly: Assembly,
+    /// Reads the records of the connection, if it has some.
+    opener: Option<Opener>,
 }
 
 impl Receiver for TcpReceiver {
     fn next_frame(&mut self, frame: &mut Frame) -> io::Result<bool> {
-        let socket = self.stream.socket()?;
+        let Line { socket, opener, .. } = self.stream.line()?;
+        if self.opener.is_none() {
+            self.opener = lock(opener).take();
+        }
         loop {
-            match rustix::io::read(socket, self.assembly.wanted()) {
-                Ok(0) if self.assembly.is_between_frames() => return Ok(false),
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => {
-                    self.stream.traffic.on_read();
-                    if self.assembly.on_bytes(count, self.buffers.as_ref(), frame)? {
-                        return Ok(true);
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            let traffic = &self.stream.traffic;
+            let wanted = self.assembly.wanted();
+            let count = match &mut self.opener {
+                None => uninterrupted(traffic, || rustix::io::read(socket, &mut *wanted))?,
+                Some(opener) => opener.read(wanted, |pieces| {
+                    uninterrupted(traffic, || rustix::io::readv(socket, pieces))
+                })?,
+            };
+            if count == 0 {
+                let is_whole = self.assembly.is_between_frames();
+                return if is_whole { Ok(false) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
+            if self.assembly.on_bytes(count, self.buffers.as_ref(), frame)? {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Reads until no signal interrupts it. Returns the number of bytes.
+fn uninterrupted(
+    traffic: &Traffic,
+    mut read: impl FnMut() -> rustix::io::Result<usize>,
+) -> io::Result<usize> {
+    loop {
+        match read() {
+            Ok(count) => {
+                if count > 0 {
+                    traffic.on_read();
+                }
+                return Ok(count);
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
 }

@@ -2,7 +2,9 @@
 //! -70464; bbcp's tokens; croc's relay).
 
 use crate::case::Case;
-use crate::peer::{Opening, Peer, Told, accept_within, hello, listens, opening, wrong};
+use crate::peer::{
+    OPENING_BYTES, Opening, Peer, Told, accept_within, hello, listens, opening, wrong,
+};
 use crate::raw::{Raw, kind};
 use lads_core::message::wire::Wire as _;
 use lads_core::message::{Hello, Message, SchemaDigest};
@@ -179,7 +181,7 @@ pub(super) const CASES: &[Case] = &[
     Case::sink("token_is_answered_byte_by_byte_with_garbage", |peer| {
         let listener = own_port(peer, 2)?;
         if let Some(mut first) = accept_within(&listener, Duration::from_secs(5)) {
-            let mut said = [0; 42];
+            let mut said = [0; OPENING_BYTES];
             let _ = first.read_exact(&mut said);
             let _ = first.write_all(&opening(0, &[9; 32]));
         }
@@ -224,7 +226,7 @@ fn listen(peer: &mut Peer, tokens: usize) -> Told {
     let listener = own_port(peer, tokens)?;
     let mut streams = Vec::new();
     while let Some(mut stream) = accept_within(&listener, Duration::from_secs(1)) {
-        let mut said = [0; 42];
+        let mut said = [0; OPENING_BYTES];
         if stream.read_exact(&mut said).is_ok() {
             let _ = stream.write_all(&[1]);
         }

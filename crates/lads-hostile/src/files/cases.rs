@@ -37,16 +37,22 @@ const CASES: &[Case] = &[
         server.note_lie();
         Ok(())
     }),
-    // The token and the greeting.
+    // The handshake and the greeting.
+    lost("files_connection_closed_in_the_handshake", |server| {
+        server.hang_up();
+        Ok(())
+    }),
+    lost("files_handshake_answered_with_garbage", |server| server.put_below(&[0xff; 64])),
+    lost("files_handshake_answered_in_clear", |server| server.put_below(&[1])),
+    lost("files_silence_in_the_handshake", silent),
     printing(
-        lost("files_connection_closed_after_the_token", |server| {
-            server.hang_up();
-            Ok(())
-        }),
-        "check the token",
+        refused("files_handshake_with_another_token", Server::admit_with_another_token),
+        "has another token: copy the token file",
     ),
-    lost("files_token_answered_with_garbage", |server| server.put_raw(&[0xff; 64])),
-    lost("files_silence_after_the_token", silent),
+    lost("files_silence_after_the_handshake", |server| {
+        server.admit()?;
+        silent(server)
+    }),
     lost("files_silence_after_the_greeting", |server| {
         server.greet()?;
         silent(server)
@@ -167,7 +173,18 @@ const CASES: &[Case] = &[
             resumed(server, 0, 0)?;
         }
     }),
-    // Bytes that are no message.
+    // Bytes that are no record, or no message.
+    lost("files_record_of_4_gib", |server| {
+        server.greet()?;
+        server.put_below(&[0xff; 64])
+    }),
+    printing(
+        lost("files_record_of_somebody_else", |server| {
+            server.greet()?;
+            server.put_below(&[&[8, 0, 0, 0][..], &[0xa5; 24]].concat())
+        }),
+        "changed on its way",
+    ),
     lost("files_bytes_that_are_no_packet", |server| {
         server.greet()?;
         server.put_raw(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -4,7 +4,7 @@
 //! The verbs that lie (`say`, `say_raw`, `put_raw`, `send`, …) write down before that the lie is
 //! told.
 
-use super::TOKEN;
+use super::{TOKEN, line};
 use crate::frame::Frame;
 use crate::peer::{Stop, Told, accept_within, wrong};
 use crate::world::World;
@@ -17,16 +17,11 @@ use lads_core::remote::message::{
 };
 use lads_core::units::StreamId;
 use std::collections::VecDeque;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-
-/// The first bytes of a connection, and those of a stream number and a token.
-const OPENING: [u8; 8] = *b"LADSFILE";
-const OPENING_BYTES: usize = 42;
-/// The answer to a right token.
-const ACCEPTED: u8 = 1;
 
 /// No client takes so long to connect, on a busy machine.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
@@ -55,13 +50,20 @@ pub struct Server {
     world: World,
     listener: TcpListener,
     socket: TcpStream,
-    heard: Receiver<Heard>,
+    /// What goes over the connection in records, once the handshake is done.
+    inner: Option<Inner>,
     /// Requests that wait for frames that were sent before them.
     requests: VecDeque<Request>,
     frames_heard: u64,
     frames_sent: u64,
     has_lied: bool,
     is_alive: bool,
+}
+
+/// A connection without its records.
+struct Inner {
+    socket: UnixStream,
+    heard: Receiver<Heard>,
 }
 
 /// Listens on a port of this host. Returns the address as a client names it, too.
@@ -79,16 +81,16 @@ impl Server {
     /// Waits for the client. Nothing is sent to it.
     ///
     /// # Errors
-    /// If it does not connect, or does not show the token.
+    /// If it does not connect.
     pub fn accept(listener: &TcpListener, world: World) -> Told<Self> {
-        let Some((socket, heard)) = connection(listener, CONNECT_DEADLINE)? else {
+        let Some(socket) = accept_within(listener, CONNECT_DEADLINE) else {
             return wrong("the client does not connect");
         };
         Ok(Self {
             world,
             listener: listener.try_clone().unwrap(),
             socket,
-            heard,
+            inner: None,
             requests: VecDeque::new(),
             frames_heard: 0,
             frames_sent: 0,
@@ -99,15 +101,29 @@ impl Server {
 
     // Verbs of an honest server.
 
-    /// Accepts the token.
+    /// Makes the handshake.
     ///
     /// # Errors
-    /// If the client has disconnected.
+    /// If the client has disconnected, or has another token.
+    ///
+    /// # Panics
+    /// If this host has no sockets left.
     pub fn admit(&mut self) -> Told {
-        self.socket.write_all(&[ACCEPTED]).map_err(|_| Stop::Gone)
+        self.admit_with(&TOKEN)
     }
 
-    /// Accepts the token, greets the client, and grants room for frames.
+    fn admit_with(&mut self, token: &[u8; 32]) -> Told {
+        let socket = line::as_server(self.socket.try_clone().unwrap(), token);
+        let Some(socket) = socket else { return self.serve() };
+        let (hearing, heard) = channel();
+        let mut ears =
+            Ears { socket: socket.try_clone().unwrap(), messages: Vec::new(), frame: Vec::new() };
+        std::thread::spawn(move || while ears.hear(|heard| drop(hearing.send(heard))).is_some() {});
+        self.inner = Some(Inner { socket, heard });
+        Ok(())
+    }
+
+    /// Makes the handshake, greets the client, and grants room for frames.
     ///
     /// # Errors
     /// If the client has disconnected.
@@ -228,7 +244,8 @@ impl Server {
     fn hear(&mut self) -> Told<Heard> {
         let until = Instant::now() + LINGER_DEADLINE;
         while Instant::now() < until {
-            match self.heard.recv_timeout(HEARTBEAT_INTERVAL) {
+            let Some(inner) = &self.inner else { return self.await_end() };
+            match inner.heard.recv_timeout(HEARTBEAT_INTERVAL) {
                 Ok(heard) => return Ok(heard),
                 Err(RecvTimeoutError::Disconnected) => return Err(Stop::Gone),
                 Err(RecvTimeoutError::Timeout) if self.is_alive => {
@@ -240,7 +257,41 @@ impl Server {
         wrong("the client neither asks for anything nor goes")
     }
 
+    /// Waits until a client has disconnected that makes no handshake.
+    fn await_end(&mut self) -> Told<Heard> {
+        self.socket.set_read_timeout(Some(LINGER_DEADLINE)).unwrap();
+        let mut bytes = [0; 1024];
+        loop {
+            match self.socket.read(&mut bytes) {
+                Ok(0) => return Err(Stop::Gone),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return wrong("the client does not go");
+                }
+                Err(_) => return Err(Stop::Gone),
+            }
+        }
+    }
+
     // Verbs that lie.
+
+    /// Makes the handshake of a server with another token.
+    ///
+    /// # Errors
+    /// If the client has disconnected, which is well.
+    pub fn admit_with_another_token(&mut self) -> Told {
+        self.note_lie();
+        self.admit_with(&[0xa5; 32])
+    }
+
+    /// Sends bytes in place of a record.
+    ///
+    /// # Errors
+    /// If the client has disconnected.
+    pub fn put_below(&mut self, bytes: &[u8]) -> Told {
+        self.note_lie();
+        self.socket.write_all(bytes).map_err(|_| Stop::Gone)
+    }
 
     /// Sends a message.
     ///
@@ -306,10 +357,9 @@ impl Server {
     /// # Errors
     /// If the client does not connect again, which is well.
     pub fn break_off(&mut self) -> Told {
-        self.note_lie();
-        let _ = self.socket.shutdown(Shutdown::Both);
-        let again = connection(&self.listener, RECONNECT_DEADLINE)?.ok_or(Stop::Gone)?;
-        (self.socket, self.heard) = again;
+        self.hang_up();
+        self.socket = accept_within(&self.listener, RECONNECT_DEADLINE).ok_or(Stop::Gone)?;
+        self.inner = None;
         self.frames_sent = 0;
         self.admit()
     }
@@ -317,7 +367,11 @@ impl Server {
     /// Closes the connection.
     pub fn hang_up(&mut self) {
         self.note_lie();
-        let _ = self.socket.shutdown(Shutdown::Both);
+        // What was said before arrives.
+        let _ = match &self.inner {
+            Some(inner) => inner.socket.shutdown(Shutdown::Both),
+            None => self.socket.shutdown(Shutdown::Both),
+        };
     }
 
     /// Writes down that what follows is the lie, or that there is none.
@@ -349,26 +403,12 @@ impl Server {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Told {
-        self.socket.write_all(bytes).map_err(|_| Stop::Gone)
+        let written = match &mut self.inner {
+            Some(inner) => inner.socket.write_all(bytes),
+            None => self.socket.write_all(bytes),
+        };
+        written.map_err(|_| Stop::Gone)
     }
-}
-
-/// The next connection of the client, and what it sends on it; `None` if there is none in time.
-fn connection(
-    listener: &TcpListener,
-    deadline: Duration,
-) -> Told<Option<(TcpStream, Receiver<Heard>)>> {
-    let Some(mut socket) = accept_within(listener, deadline) else { return Ok(None) };
-    let mut opening = [0; OPENING_BYTES];
-    socket.read_exact(&mut opening).map_err(|_| Stop::Gone)?;
-    if opening[..8] != OPENING || opening[10..] != TOKEN {
-        return wrong("the client does not show its token");
-    }
-    let (hearing, heard) = channel();
-    let mut ears =
-        Ears { socket: socket.try_clone().unwrap(), messages: Vec::new(), frame: Vec::new() };
-    std::thread::spawn(move || while ears.hear(|heard| drop(hearing.send(heard))).is_some() {});
-    Ok(Some((socket, heard)))
 }
 
 /// Returns the greeting of an honest server.
@@ -385,7 +425,7 @@ pub fn read_frame(number: u64, position: u64, length: usize) -> Frame {
 
 /// Takes apart what a client sends.
 struct Ears {
-    socket: TcpStream,
+    socket: UnixStream,
     /// Bytes of messages and of frames that are not whole yet.
     messages: Vec<u8>,
     frame: Vec<u8>,

@@ -2,7 +2,8 @@
 
 use super::{HEAR_DEADLINE, Heard, Peer, STREAMS, Start, Stop, Told, wrong};
 use lads_core::issue::Side;
-use lads_core::message::Message;
+use lads_core::message::{DataPort, Message};
+use lads_core::protection::{Protection, Secret};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
@@ -12,8 +13,9 @@ use std::time::{Duration, Instant};
 pub const OPENING: [u8; 8] = *b"LADSDATA";
 /// What the listening end answers to a token that it gave.
 const ACCEPTED: u8 = 1;
-/// Opening, stream number, token.
-const OPENING_BYTES: usize = 42;
+/// Opening, stream number, token, salt.
+pub const OPENING_BYTES: usize = 8 + 2 + 32 + SALT_BYTES;
+const SALT_BYTES: usize = 16;
 /// How often a client that was not let in tries again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// How often a condition is looked at.
@@ -22,36 +24,44 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// A right opening of a stream.
 #[must_use]
 pub fn opening(stream: u16, token: &[u8; 32]) -> Vec<u8> {
-    [&OPENING[..], &stream.to_le_bytes(), token].concat()
+    [&OPENING[..], &stream.to_le_bytes(), token, &[0; SALT_BYTES]].concat()
 }
 
-/// LISTEN of a host whose windows have no limit.
-pub fn listens(address: String, port: u16, tokens: Vec<[u8; 32]>) -> Message {
-    Message::Listen { address, port, tokens, window_bytes: u64::MAX }
+/// The token that shows that somebody has the secret of a stream.
+fn token_of(secret: &[u8; 32]) -> [u8; 32] {
+    blake3::derive_key("lads 2026-11-29 token of a connection", secret)
+}
+
+/// LISTEN of a host whose windows have no limit, for streams in clear with these secrets.
+pub fn listens(address: String, port: u16, secrets: Vec<[u8; 32]>) -> Message {
+    let (protection, window_bytes) = (Protection::Plain, u64::MAX);
+    let secrets = secrets.into_iter().map(Secret).collect();
+    let port = DataPort { address, port, secrets, window_bytes };
+    Message::Listen { port, protection }
 }
 
 impl Peer {
     /// Opens the data port, if the peer is the one that listens, and says where it is.
     pub(super) fn open_port(&mut self) -> Told {
         if self.is_piped {
-            let (address, tokens) = (String::new(), Vec::new());
-            return self.speak(&listens(address, 0, tokens));
+            return self.speak(&listens(String::new(), 0, Vec::new()));
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         self.port = listener.local_addr().unwrap().port();
-        self.tokens = (1..=STREAMS).map(|stream| [stream.to_le_bytes()[0]; 32]).collect();
+        let secrets: Vec<_> = (1..=STREAMS).map(|stream| [stream.to_le_bytes()[0]; 32]).collect();
+        self.tokens = secrets.iter().map(token_of).collect();
         self.listener = Some(listener);
-        let (port, tokens) = (self.port, self.tokens.clone());
-        self.speak(&listens(String::new(), port, tokens))
+        self.speak(&listens(String::new(), self.port, secrets))
     }
 
     /// Hears where the honest end listens.
     pub(super) fn hear_port(&mut self) -> Told {
-        let (port, tokens) = self.expect(|heard| match heard {
-            Heard::Said(Message::Listen { port, tokens, .. }) => Some((*port, tokens.clone())),
+        let (port, secrets) = self.expect(|heard| match heard {
+            Heard::Said(Message::Listen { port, .. }) => Some((port.port, port.secrets.clone())),
             _ => None,
         })?;
-        (self.port, self.tokens) = (port, tokens);
+        self.port = port;
+        self.tokens = secrets.iter().map(|Secret(secret)| token_of(secret)).collect();
         Ok(())
     }
 
@@ -131,7 +141,8 @@ impl Peer {
         };
         let mut said = [0; OPENING_BYTES];
         socket.read_exact(&mut said).map_err(|_| Stop::Gone)?;
-        let is_of = |stream: &u16| said[..] == opening(*stream, &self.tokens[usize::from(*stream)]);
+        let right = |stream: u16| opening(stream, &self.tokens[usize::from(stream)]);
+        let is_of = |stream: &u16| said[..42] == right(*stream)[..42];
         let Some(stream) = streams.into_iter().find(is_of) else {
             return wrong("the honest end does not show the token that it was given");
         };

@@ -134,10 +134,12 @@ impl Check {
         self.bad.remove(&of.0);
     }
 
-    /// A file could not be opened: what is written to it fails.
+    /// A file could not be opened: what is written to it fails. If a server that was started again
+    /// could not open it, its lock is lost with it.
     pub(super) fn on_not_opened(&mut self, file: (usize, FileNumber)) {
         let Some((component, first)) = self.opened.get(&file).copied() else { return };
         self.bad.insert(component);
+        self.holders.iter_mut().for_each(|of| of.retain(|it| it.1 != component));
         let own = |it: &&mut Write| it.component == component && it.count > first;
         self.writes.iter_mut().filter(own).for_each(|it| it.is_excused = true);
     }

@@ -304,8 +304,7 @@ impl ServerEnd {
 
     fn do_task(&mut self, number: ClientNumber, task: Task, rng: &mut Rng) -> Checked {
         let Task { request, act } = task;
-        let is_noted = matches!(act, Act::SetSize(..) | Act::Preallocate(..))
-            || matches!(act, Act::Close { is_usable: true, .. });
+        let is_noted = act.is_noted();
         let fails = rng.hits(self.failing_per_mille);
         let done = |is_done: bool, operation| match is_done {
             true => Outcome::Done,

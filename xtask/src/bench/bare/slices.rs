@@ -12,14 +12,15 @@
 //! name, compares its checksum, sets its time, syncs it, and gives it its name. So it shows what
 //! these promises cost at least. Only files of one block are possible.
 
-use super::{Block, HEAD_BYTES, blocks, create, on_all_streams, put_head, take_head};
+use super::{Block, HEAD_BYTES, blocks, create, is_read, on_all_streams, put_head, take_head};
 use crate::tree;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, linkat, llistxattr, openat,
 };
 use std::fs::{self, File, Metadata};
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -39,6 +40,15 @@ pub(super) enum Care {
     Sums,
     /// All that LADS promises.
     Promises,
+    /// Encryption.
+    Sealed,
+}
+
+impl Care {
+    /// Whether something follows each block.
+    fn has_tail(self) -> bool {
+        matches!(self, Self::Sums | Self::Promises)
+    }
 }
 
 /// Sends all files below a directory to the sink on this loopback port.
@@ -47,14 +57,15 @@ pub(super) fn source(root: &Path, port: u16, care: Care) -> Result<()> {
     let blocks = blocks(&files, BLOCK_BYTES)?;
     let next = AtomicUsize::new(0);
     on_all_streams(|| {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
+        let mut stream = Link::new(stream, care);
         let mut buffer = vec![0; HEAD_BYTES + SLICE_BYTES + TAIL_BYTES];
         while let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) {
             send(root, block, care, &mut buffer, &mut stream)?;
         }
-        stream.shutdown(std::net::Shutdown::Write)?;
-        stream.read_exact(&mut [0]).context("the bare sink failed")
+        stream.stream.shutdown(std::net::Shutdown::Write)?;
+        stream.stream.read_exact(&mut [0]).context("the bare sink failed")
     })
 }
 
@@ -63,7 +74,7 @@ fn send(
     block: &Block<'_>,
     care: Care,
     buffer: &mut [u8],
-    stream: &mut TcpStream,
+    stream: &mut Link,
 ) -> Result<()> {
     let path = root.join(block.path);
     let before = match care {
@@ -71,7 +82,7 @@ fn send(
             llistxattr(&path, &mut [0_u8; 256][..])?;
             Some(path.symlink_metadata()?)
         }
-        Care::No | Care::Sums => None,
+        _ => None,
     };
     let file = File::open(path)?;
     put_head(block, buffer)?;
@@ -80,11 +91,11 @@ fn send(
         let mut end = begin + (block.length - sent).min(SLICE_BYTES);
         file.read_exact_at(&mut buffer[begin..end], block.offset + sent as u64)?;
         sent += end - begin;
-        if care != Care::No {
+        if care.has_tail() {
             sum = crc32c::crc32c_append(sum, &buffer[begin..end]);
         }
         let is_last = sent == block.length;
-        if is_last && care != Care::No {
+        if is_last && care.has_tail() {
             let (seconds, nanos) = match &before {
                 Some(before) => {
                     let after = file.metadata()?;
@@ -102,7 +113,7 @@ fn send(
             tail[12..].copy_from_slice(&u32::try_from(nanos)?.to_le_bytes());
             end += TAIL_BYTES;
         }
-        stream.write_all(&buffer[..end])?;
+        stream.send(&mut buffer[..end])?;
         if is_last {
             return Ok(());
         }
@@ -114,7 +125,9 @@ fn send(
 pub(super) fn sink(root: &Path, listener: &TcpListener, care: Care) -> Result<()> {
     on_all_streams(|| {
         let (stream, _) = listener.accept()?;
-        let mut arriving = Arriving { stream, buffer: vec![0; SLICE_BYTES], begin: 0, end: 0 };
+        let buffer = vec![0; HEAD_BYTES + SLICE_BYTES + TAIL_BYTES];
+        let stream = Link::new(stream, care);
+        let mut arriving = Arriving { stream, buffer, begin: 0, end: 0 };
         let mut unnamed = Unnamed::default();
         while let Some(head) = arriving.take(HEAD_BYTES)? {
             let (path, mut offset, length) =
@@ -122,18 +135,18 @@ pub(super) fn sink(root: &Path, listener: &TcpListener, care: Care) -> Result<()
             let path = root.join(path);
             let file = match care {
                 Care::Promises => unnamed.make(&path)?,
-                Care::No | Care::Sums => create(&path)?,
+                _ => create(&path)?,
             };
             let (mut left, mut sum) = (length, 0);
             while left > 0 {
                 let bytes = arriving.take_some(left)?;
-                if care != Care::No {
+                if care.has_tail() {
                     sum = crc32c::crc32c_append(sum, bytes);
                 }
                 file.write_all_at(bytes, offset)?;
                 (offset, left) = (offset + bytes.len() as u64, left - bytes.len());
             }
-            if care == Care::No {
+            if !care.has_tail() {
                 continue;
             }
             let tail = arriving.take(TAIL_BYTES)?.context("a block has no checksum")?;
@@ -144,7 +157,7 @@ pub(super) fn sink(root: &Path, listener: &TcpListener, care: Care) -> Result<()
                 unnamed.finish(&file, &path, tail)?;
             }
         }
-        Ok(arriving.stream.write_all(&[1])?)
+        Ok(arriving.stream.stream.write_all(&[1])?)
     })
 }
 
@@ -184,9 +197,64 @@ impl Unnamed {
     }
 }
 
+/// A stream, and what encrypts it, as WDT does: AES-128-GCM in the buffer itself. Here, each buffer
+/// is a record. Nobody has agreed on the key, so this protects nothing.
+struct Link {
+    stream: TcpStream,
+    key: Option<LessSafeKey>,
+    number: u64,
+}
+
+impl Link {
+    fn new(stream: TcpStream, care: Care) -> Self {
+        let key = || LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &[7; 16]).expect("its length"));
+        Self { stream, key: (care == Care::Sealed).then(key), number: 0 }
+    }
+
+    fn nonce(&mut self) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&self.number.to_le_bytes());
+        self.number += 1;
+        Nonce::assume_unique_for_key(nonce)
+    }
+
+    fn send(&mut self, bytes: &mut [u8]) -> Result<()> {
+        let nonce = self.nonce();
+        let Some(key) = &self.key else { return Ok(self.stream.write_all(bytes)?) };
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::empty(), bytes);
+        let tag = tag.map_err(|_| anyhow!("cannot encrypt"))?;
+        let head = u32::try_from(bytes.len())?.to_le_bytes();
+        let mut pieces = [&head, &*bytes, tag.as_ref()].map(IoSlice::new);
+        let mut left = &mut pieces[..];
+        while !left.is_empty() {
+            let count = self.stream.write_vectored(left)?;
+            IoSlice::advance_slices(&mut left, count);
+        }
+        Ok(())
+    }
+
+    /// Reads at least one byte, or a whole record. Returns how many; 0 at the end of the stream.
+    fn receive(&mut self, to: &mut [u8]) -> Result<usize> {
+        let nonce = self.nonce();
+        let Some(key) = &self.key else { return Ok(self.stream.read(to)?) };
+        let mut head = [0; 4];
+        if !is_read(&mut self.stream, &mut head)? {
+            return Ok(0);
+        }
+        let count = u32::from_le_bytes(head) as usize;
+        let record = to.get_mut(..count).context("a record is too long")?;
+        let mut tag = [0; 16];
+        self.stream.read_exact(record)?;
+        self.stream.read_exact(&mut tag)?;
+        key.open_in_place_separate_tag(nonce, Aad::empty(), tag.into(), record, 0..)
+            .map_err(|_| anyhow!("a record was damaged"))?;
+        Ok(count)
+    }
+}
+
 /// What a stream brings, a buffer at a time.
 struct Arriving {
-    stream: TcpStream,
+    stream: Link,
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
@@ -199,7 +267,7 @@ impl Arriving {
             self.buffer.copy_within(self.begin..self.end, 0);
             (self.begin, self.end) = (0, self.end - self.begin);
             while self.end < count {
-                match self.stream.read(&mut self.buffer[self.end..])? {
+                match self.stream.receive(&mut self.buffer[self.end..])? {
                     0 if self.end == 0 => return Ok(None),
                     0 => bail!("the stream ends within a block"),
                     read => self.end += read,
@@ -213,8 +281,11 @@ impl Arriving {
     /// Takes what there is of the next `count` bytes, at least one.
     fn take_some(&mut self, count: usize) -> Result<&[u8]> {
         if self.begin == self.end {
-            let room = count.min(self.buffer.len());
-            (self.begin, self.end) = (0, self.stream.read(&mut self.buffer[..room])?);
+            let room = match self.stream.key {
+                Some(_) => self.buffer.len(),
+                None => count.min(self.buffer.len()),
+            };
+            (self.begin, self.end) = (0, self.stream.receive(&mut self.buffer[..room])?);
             if self.end == 0 {
                 bail!("the stream ends within a block");
             }
@@ -234,7 +305,7 @@ mod tests {
 
     #[test]
     fn files_of_all_lengths_arrive_with_and_without_care() {
-        for care in [Care::No, Care::Sums, Care::Promises] {
+        for care in [Care::No, Care::Sums, Care::Promises, Care::Sealed] {
             let scratch = Scratch::new(Path::new("/dev/shm"), "lads-slices").unwrap();
             let [source_root, target] = ["source", "target"].map(|name| scratch.join(name));
             fs::create_dir_all(source_root.join("below")).unwrap();

@@ -11,6 +11,7 @@ use lads_core::issue::Side;
 use lads_core::matching::Why;
 use lads_core::message::{BusyOst, Counters};
 use lads_core::pool::Requests;
+use lads_core::protection::Protection;
 use lads_core::sizes::{bytes, count, counted, rate, span};
 use lads_core::text::escape;
 use lads_engine::{ExitCode, Report, Verify};
@@ -62,12 +63,21 @@ pub(super) fn all(
         let text = "data went through ssh: the port for data is blocked (see --ports)";
         rows.push(Row::new(Detail::Brief, "network", text.to_owned()));
     }
-    if !settings.is_dry_run && report.is_clear && places.has_remote() {
-        let data = "data neither encrypted nor protected in transit (use --tunnel)";
-        rows.push(Row::full("security", "connections authenticated;".to_owned()));
-        rows.push(Row::full("", data.to_owned()));
+    if let Some(protection) = report.protection.filter(|_| !settings.is_dry_run) {
+        rows.push(security_row(protection));
     }
     rows
+}
+
+/// Returns how data was protected between two hosts.
+fn security_row(protection: Protection) -> Row {
+    let (detail, text) = match protection {
+        Protection::Aes128Gcm => (Detail::Full, "data encrypted (AES-128-GCM)"),
+        Protection::ChaCha20Poly1305 => (Detail::Full, "data encrypted (ChaCha20-Poly1305)"),
+        Protection::Authenticated => (Detail::Brief, "data authenticated, but not encrypted"),
+        Protection::Plain => (Detail::Brief, "data neither encrypted nor authenticated"),
+    };
+    Row::new(detail, "security", text.to_owned())
 }
 
 /// Returns rows for the number of entries of each fate.

@@ -6,6 +6,7 @@ use lads_core::bottleneck::Bottleneck;
 use lads_core::matching::Why;
 use lads_core::message::{BusyOst, Counters, Line, Verb};
 use lads_core::pool::{Io, Requests};
+use lads_core::protection::Protection;
 use lads_engine::{Progress, Verify};
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ pub(in crate::display) fn report() -> Report {
             current: None,
         },
         issue_count: 0,
-        is_clear: true,
+        protection: Some(Protection::Aes128Gcm),
         is_port_blocked: false,
         attempt_count: 1,
     }
@@ -112,19 +113,18 @@ fn more_detail_adds_a_table_of_figures() {
         &report(),
         &full,
         &expect![[r#"
-        lads: done: 4,190 files (1.2 TiB) moved in 2 min 12 s (9.74 GB/s),
-        durable and verified (wire);
-        3 files skipped (same size and time, not read)
-              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-              skipped    3 files, 3.0 GiB: same size and time, not read
-              resent     2 blocks
-              verified   the checksum of every moved block, before it was made durable
-              CPU        source 1 min 01 s, sink 1 min 10 s
-              memory     source 310.0 MiB, sink 305.0 MiB at most
-              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
-              bottleneck storage (source)
-              security   connections authenticated;
-                         data neither encrypted nor protected in transit (use --tunnel)"#]],
+            lads: done: 4,190 files (1.2 TiB) moved in 2 min 12 s (9.74 GB/s),
+            durable and verified (wire);
+            3 files skipped (same size and time, not read)
+                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+                  skipped    3 files, 3.0 GiB: same size and time, not read
+                  resent     2 blocks
+                  verified   the checksum of every moved block, before it was made durable
+                  CPU        source 1 min 01 s, sink 1 min 10 s
+                  memory     source 310.0 MiB, sink 305.0 MiB at most
+                  busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
+                  bottleneck storage (source)
+                  security   data encrypted (AES-128-GCM)"#]],
     );
     let verify = Some(Verify::Media);
     let everything = Settings { detail: Detail::Everything, verify, ..settings() };
@@ -132,23 +132,22 @@ fn more_detail_adds_a_table_of_figures() {
         &report(),
         &everything,
         &expect![[r#"
-        lads: done: 4,190 files (1.2 TiB) moved in 2 min 12 s (9.74 GB/s),
-        durable and verified (media);
-        3 files skipped (same size and time, not read)
-              moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
-              skipped    3 files, 3.0 GiB: same size and time, not read
-              resent     2 blocks
-              verified   the checksum of every moved block, read back from storage
-              CPU        source 1 min 01 s, sink 1 min 10 s
-              memory     source 310.0 MiB, sink 305.0 MiB at most
-              busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
-              in storage source 8 min 20 s, sink 8 min 20 s
-              in network source 1 min 30 s, sink 1 min 30 s
-              streams    source 4, sink 4
-              sent       1,226,752 blocks, 1.2 TiB
-              bottleneck storage (source)
-              security   connections authenticated;
-                         data neither encrypted nor protected in transit (use --tunnel)"#]],
+            lads: done: 4,190 files (1.2 TiB) moved in 2 min 12 s (9.74 GB/s),
+            durable and verified (media);
+            3 files skipped (same size and time, not read)
+                  moved      4,190 files, 1.2 TiB in 2 min 12 s (9.74 GB/s)
+                  skipped    3 files, 3.0 GiB: same size and time, not read
+                  resent     2 blocks
+                  verified   the checksum of every moved block, read back from storage
+                  CPU        source 1 min 01 s, sink 1 min 10 s
+                  memory     source 310.0 MiB, sink 305.0 MiB at most
+                  busiest    source OST0007: busy for 61 % of the time, with 40.0 GiB
+                  in storage source 8 min 20 s, sink 8 min 20 s
+                  in network source 1 min 30 s, sink 1 min 30 s
+                  streams    source 4, sink 4
+                  sent       1,226,752 blocks, 1.2 TiB
+                  bottleneck storage (source)
+                  security   data encrypted (AES-128-GCM)"#]],
     );
 }
 

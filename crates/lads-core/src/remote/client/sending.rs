@@ -145,7 +145,7 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
             self.sending.rest.on_copied();
         }
         if has_tail {
-            self.sending.tails_due.get_or_insert(now + TAIL_WAIT);
+            self.put_off_tails(now);
         }
         self.take_failure(file)?;
         self.stage.outlook.on_write_done(now, bytes);
@@ -155,6 +155,11 @@ impl<B: Clone, R: ChunkBytes> Client<B, R> {
     /// Reports whether buffers that are not full are to be sent now, once for all of them.
     pub fn take_tails_due(&mut self, now: Duration) -> bool {
         self.sending.tails_due.take_if(|due| *due <= now).is_some()
+    }
+
+    /// Some of these buffers were in use by other threads: they are due again after a while.
+    pub fn put_off_tails(&mut self, now: Duration) {
+        self.sending.tails_due.get_or_insert(now + TAIL_WAIT);
     }
 
     /// A buffer is to be sent. Returns how many frames there were up to this one.

@@ -15,15 +15,15 @@ use lads_core::staging::Slot;
 use lads_sys::Buffer;
 use list::Listed;
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat,
-    open, openat, unlink, unlinkat,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, fdatasync,
+    flock, fstat, open, openat, unlink, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -36,43 +36,26 @@ use crate::board::lock;
 #[derive(Debug)]
 pub(super) struct Cache {
     path: PathBuf,
-    bytes: SlotFile,
-    is_synced: bool,
+    pub(super) bytes: SlotFile,
     list: Mutex<Listed>,
-    #[cfg(test)]
-    is_broken: std::sync::atomic::AtomicBool,
-    #[cfg(test)]
-    synced: SyncedFiles,
+    durability: Durability,
 }
 
-/// A file that was made durable.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Synced {
-    Directory,
-    Bytes,
-    List,
+/// How files are made durable, and their names in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Durability {
+    pub(super) sync: fn(BorrowedFd<'_>) -> Result<(), Errno>,
+    pub(super) sync_names: fn(&OwnedFd) -> Result<(), Errno>,
 }
 
-/// The files of a connection that were made durable, in this order.
-#[cfg(test)]
-#[derive(Clone, Debug, Default)]
-pub(super) struct SyncedFiles(Arc<Mutex<Vec<Synced>>>);
-
-#[cfg(test)]
-impl SyncedFiles {
-    pub(super) fn add(&self, file: Synced) {
-        lock(&self.0).push(file);
-    }
-
-    pub(super) fn all(&self) -> Vec<Synced> {
-        lock(&self.0).clone()
-    }
+impl Durability {
+    pub(super) const SYNCED: Self = Self { sync: |file| fdatasync(file), sync_names };
+    pub(super) const UNSYNCED: Self = Self { sync: |_| Ok(()), sync_names: |_| Ok(()) };
 }
 
 impl Cache {
     /// Makes the files in a directory, for frames that go to a server and have at most this many
-    /// bytes. With `is_synced`, what is put there is durable at once.
+    /// bytes.
     ///
     /// # Errors
     /// If they cannot be made.
@@ -80,7 +63,7 @@ impl Cache {
         directory: &Path,
         server: Server,
         slot_bytes: u32,
-        is_synced: bool,
+        durability: Durability,
     ) -> io::Result<Self> {
         let mut number = [0; 8];
         fill_random(&mut number)?;
@@ -92,24 +75,12 @@ impl Cache {
             let _ = unlink(&path);
         })?;
         direct(&bytes);
-        let list = Listed::begin(File::from(list), is_synced, &begin(server, slot_bytes))?;
-        if is_synced {
-            // That the files are there is durable when something is put there.
-            sync_names(&open_named_to_look_up(directory.as_os_str().as_bytes())?)?;
-            #[cfg(test)]
-            list.synced.add(Synced::Directory);
-        }
-        let bytes = SlotFile::new(bytes, slot_bytes);
-        Ok(Self {
-            path,
-            bytes,
-            is_synced,
-            #[cfg(test)]
-            is_broken: false.into(),
-            #[cfg(test)]
-            synced: list.synced.clone(),
-            list: Mutex::new(list),
-        })
+        let begin = begin(server, slot_bytes);
+        let list = Mutex::new(Listed::begin(File::from(list), durability.sync, &begin)?);
+        // That the files are there is durable when something is put there.
+        let directory = open_named_to_look_up(directory.as_os_str().as_bytes())?;
+        (durability.sync_names)(&directory)?;
+        Ok(Self { path, bytes: SlotFile::new(bytes, slot_bytes), list, durability })
     }
 
     /// The name of the list.
@@ -117,41 +88,17 @@ impl Cache {
         &self.path
     }
 
-    #[cfg(test)]
-    pub(super) fn break_disk(&self) {
-        self.is_broken.store(true, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    #[cfg(test)]
-    pub(super) fn synced(&self) -> Vec<Synced> {
-        self.synced.all()
-    }
-
-    /// Makes durable what was written to the file with the bytes, if the user wants that.
-    fn sync_bytes(&self) -> io::Result<()> {
-        if self.is_synced {
-            self.bytes.sync()?;
-            #[cfg(test)]
-            self.synced.add(Synced::Bytes);
-        }
-        Ok(())
-    }
-
     /// Puts frames into slots, and on the list. All of them need one sync, if they need any.
     ///
     /// # Errors
     /// If the disk is full, or fails.
     pub(super) fn put(&self, frames: &[Staging<Arc<Buffer>, About>]) -> io::Result<()> {
-        #[cfg(test)]
-        if self.is_broken.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(Errno::NOSPC.into());
-        }
         // A slot of a frame that is gone is used again only when the list says so.
         self.settle()?;
         for Staging { about, buffer, slot, .. } in frames {
             self.bytes.write(*slot, buffer, about.length as usize)?;
         }
-        self.sync_bytes()?;
+        (self.durability.sync)(self.bytes.file())?;
         lock(&self.list).keep(frames)
     }
 

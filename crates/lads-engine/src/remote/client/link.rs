@@ -7,9 +7,9 @@ mod reading;
 mod sending;
 mod staging;
 
-use super::super::line::Line;
+use super::super::line::{Connection, Line};
 use super::super::wire::say;
-use super::cache::Cache;
+use super::cache::{Cache, Durability};
 use super::options::{ClientOptions, StageOptions};
 use super::read_cache::{MOVING_BUFFERS, ReadBuffer, ReadCache};
 use crate::board::lock;
@@ -35,12 +35,12 @@ pub(super) type OwnClient = Client<Arc<Buffer>, ReadBuffer>;
 pub(super) type OwnTail = Tail<Arc<Buffer>>;
 
 /// A connection.
-pub(super) struct Link {
+pub(in crate::remote) struct Link {
     name: String,
     /// What carries frames, and what ends it, while it is connected.
     carrier: Mutex<Option<Arc<Carrier>>>,
     /// Where messages go, while it is connected.
-    output: Mutex<Option<Box<dyn Write + Send>>>,
+    pub(in crate::remote) output: Mutex<Option<Box<dyn Write + Send>>>,
     /// Buffers for what is written, and for what is read.
     for_writing: Arena,
     for_reading: Arena,
@@ -75,8 +75,6 @@ pub(super) struct Session {
     sender_until: Option<Duration>,
     /// Why a thread ended the connection, until the loss is reported.
     broken: Option<String>,
-    #[cfg(test)]
-    is_paused: bool,
 }
 
 /// Where threads wait.
@@ -95,11 +93,7 @@ impl std::fmt::Debug for Link {
 
 impl Link {
     /// What is written goes into buffers from now on; it is sent when the connection is there.
-    pub(super) fn new(
-        server: Server,
-        name: String,
-        options: &ClientOptions,
-    ) -> io::Result<Arc<Self>> {
+    pub(super) fn new(server: Server, name: String, options: &ClientOptions) -> io::Result<Self> {
         let buffer_bytes = buffer_bytes(options.buffers_bytes);
         let buffers = count_of(options.buffers_bytes, buffer_bytes).max(2);
         let chunks_max = count_of(options.read_bytes, FRAME_BYTES);
@@ -125,10 +119,8 @@ impl Link {
             waiting: 0,
             sender_until: None,
             broken: None,
-            #[cfg(test)]
-            is_paused: false,
         };
-        let link = Arc::new(Self {
+        Ok(Self {
             name,
             carrier: Mutex::new(None),
             output: Mutex::new(None),
@@ -139,14 +131,15 @@ impl Link {
             begun: options.begun,
             session: Mutex::new(session),
             wakes: Wakes::default(),
-        });
-        link.begin_threads()?;
-        Ok(link)
+        })
     }
 
-    /// Starts the threads that put something on a local disk, and the one that looks for the
-    /// server.
-    fn begin_threads(self: &Arc<Self>) -> Result<(), NoThread> {
+    /// Starts the threads that put something on a local disk, the one that looks for the server,
+    /// and the one that connects.
+    pub(super) fn begin_threads(
+        self: &Arc<Self>,
+        connect: impl FnMut() -> Result<Connection, RemoteError> + Send + 'static,
+    ) -> Result<(), NoThread> {
         if self.stage.is_some() {
             let staging = Arc::downgrade(self);
             spawn("lads-stage", move || Self::stage(&staging))?;
@@ -156,7 +149,9 @@ impl Link {
             spawn("lads-cache", move || Self::save(&saving))?;
         }
         let watching = Arc::downgrade(self);
-        spawn("lads-watch", move || Self::watch(&watching)).map(drop)
+        spawn("lads-watch", move || Self::watch(&watching))?;
+        let connecting = Arc::downgrade(self);
+        spawn("lads-connect", move || Self::stay_connected(&connecting, connect)).map(drop)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -173,7 +168,7 @@ impl Link {
     }
 
     /// Reports or asks something that makes no request, and wakes whoever can go on.
-    pub(super) fn event<T>(&self, act: impl FnOnce(&mut OwnClient, Duration) -> T) -> T {
+    pub(in crate::remote) fn event<T>(&self, act: impl FnOnce(&mut OwnClient, Duration) -> T) -> T {
         let mut session = self.lock();
         let result = act(&mut session.client, self.now());
         let says = session.client.has_messages();
@@ -345,8 +340,9 @@ impl Link {
             let number = frame.rows[0].block.entry.0;
             link.on_bytes(number, buffer, header.payload_bytes as usize);
         }
-        if let Some(link) = link.upgrade() {
-            link.break_off("it closed the connection");
+        // Why it has ended is what the thread finds that reads messages.
+        if let Some(carrier) = link.upgrade().and_then(|link| link.carrier()) {
+            carrier.end();
         }
     }
 }
@@ -367,7 +363,8 @@ impl Drop for Link {
 impl Stage {
     fn open(options: &StageOptions, server: Server, buffer_bytes: u32) -> io::Result<Self> {
         let StageOptions { directory, settings } = options;
-        let cache = Cache::make(directory, server, buffer_bytes, settings.is_synced);
+        let durability = if settings.is_synced { Durability::SYNCED } else { Durability::UNSYNCED };
+        let cache = Cache::make(directory, server, buffer_bytes, durability);
         let cache = cache.map_err(|error| {
             let place = directory.display();
             io::Error::other(format!("cannot stage in {place} (rfs_cache_dir): {error}"))
@@ -405,3 +402,6 @@ fn arena(count: u32, buffer_bytes: u32) -> io::Result<Arena> {
 fn count_of(bytes: u64, buffer_bytes: u32) -> u32 {
     u32::try_from(bytes / u64::from(buffer_bytes)).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

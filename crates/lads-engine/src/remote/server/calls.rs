@@ -18,8 +18,7 @@ impl Session {
     /// Does a task, and reports it.
     pub(super) fn do_task(self: &Arc<Self>, Task { request, act }: Task) -> Result<(), Breach> {
         let done = |result: Result<(), Failure>| result.map(|()| Outcome::Done);
-        let is_noted = matches!(act, Act::SetSize(..) | Act::Preallocate(..) | Act::Delete(_))
-            || matches!(act, Act::Close { is_usable: true, .. });
+        let is_noted = act.is_noted();
         let outcome = match act {
             Act::Open { file, path, mode } => return self.open(request, file, &path, mode),
             Act::Read { file, extent } => return self.read(request, file, &extent),

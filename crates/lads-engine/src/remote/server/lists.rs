@@ -1,6 +1,6 @@
 //! What a server keeps of its clients for the case that it is started again, in small files of the
 //! host: a server that is killed has written its data to the page cache, and these files as well.
-//! If the host is started again, nobody returns.
+//! After a restart of the host, or if a list could not be written, no client can return.
 //!
 //! ```text
 //!   /run/lads-serve-0-192.0.2.1:7000/     below $XDG_RUNTIME_DIR, or else /run, or else /tmp
@@ -18,7 +18,7 @@ use lads_core::remote::locks::FileId;
 use lads_core::remote::message::{FileNumber, Ticket};
 use lads_core::remote::policy::REPLIES_MAX;
 use lads_core::remote::server::Known;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, ftruncate, open};
 use rustix::io::{Errno, write};
 use rustix::process::geteuid;
 use std::collections::{HashMap, HashSet};
@@ -28,8 +28,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long the process of a server that was killed may need to end.
@@ -52,7 +52,7 @@ const DONE_BYTES: usize = 8;
 pub(super) struct Lists {
     directory: PathBuf,
     /// Locked as long as this server lives.
-    _lock: OwnedFd,
+    server: Arc<OwnedFd>,
     /// How many frames and requests are kept of each.
     done_max: u64,
     /// Clients of the server before that have not come.
@@ -71,8 +71,7 @@ pub(super) struct ClientList {
     done_max: u64,
     /// How many frames and requests were put there.
     count: AtomicU64,
-    path: PathBuf,
-    is_broken: AtomicBool,
+    server: Arc<OwnedFd>,
 }
 
 /// Numbers of frames that were written, and of requests that were done.
@@ -111,7 +110,8 @@ impl Lists {
         let tickets: HashSet<_> = expected.keys().copied().collect();
         let done_max = (2 * u64::from(frames_each) + 4 * REPLIES_MAX as u64).min(DONE_MAX);
         let (tickets, of_lost) = (Mutex::new(tickets), Mutex::new(lost.clone()));
-        let lists = Self { directory, _lock: held, done_max, expected: tickets, lost: of_lost };
+        let held = Arc::new(held);
+        let lists = Self { directory, server: held, done_max, expected: tickets, lost: of_lost };
         if !is_same {
             lists.remove_all()?;
             fs::write(&server, own)?;
@@ -119,16 +119,22 @@ impl Lists {
         Ok((lists, (expected, lost)))
     }
 
-    /// The list of a new client.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub(super) fn begin(&self, ticket: Ticket) -> io::Result<ClientList> {
+    /// Returns the list of a new client. If it cannot be created, no client can return after a
+    /// restart: the files to which this client has written would be unknown.
+    pub(super) fn begin(&self, ticket: Ticket) -> Option<ClientList> {
+        let list = self.list(ticket).ok();
+        if list.is_none() {
+            end(&self.server);
+        }
+        list
+    }
+
+    fn list(&self, ticket: Ticket) -> io::Result<ClientList> {
         let path = self.path(ticket);
         let files = open_file(&path.with_extension("files"), OFlags::WRONLY | OFlags::APPEND)?;
         let done = open_file(&path.with_extension("done"), OFlags::WRONLY)?;
         let (done_max, count) = (self.done_max, AtomicU64::new(0));
-        Ok(ClientList { files, done, done_max, count, path, is_broken: AtomicBool::new(false) })
+        Ok(ClientList { files, done, done_max, count, server: Arc::clone(&self.server) })
     }
 
     /// The list of a client that was connected to the server before, and what was done for it last.
@@ -145,7 +151,7 @@ impl Lists {
                 Some(word) => done.push(word / 2),
             }
         }
-        Ok((self.begin(ticket)?, (written, done)))
+        Ok((self.list(ticket)?, (written, done)))
     }
 
     /// A client does not return.
@@ -159,9 +165,11 @@ impl Lists {
         gone.into_iter().for_each(|ticket| self.remove(ticket));
     }
 
-    /// Writes to these files are lost, and to no others. Returns whether that is kept.
-    pub(super) fn set_lost(&self, files: Vec<FileId>) -> bool {
+    /// Writes to the files that `lost` returns are lost, and to no others. It is called alone, so
+    /// that no older state replaces a newer one. Returns whether that is kept.
+    pub(super) fn set_lost(&self, lost: impl FnOnce() -> Vec<FileId>) -> bool {
         let mut before = lock(&self.lost);
+        let files = lost();
         if *before == files {
             return true;
         }
@@ -223,12 +231,18 @@ impl ClientList {
         self.note(write_all(&self.done, &bytes, place * DONE_BYTES as u64));
     }
 
-    /// A client whose list is not complete does not return. Others hear what it had written to.
+    /// If a list is incomplete, no client can return after a restart.
     fn note(&self, result: Result<(), Errno>) {
-        if result.is_err() && !self.is_broken.swap(true, Ordering::Relaxed) {
-            let _ = fs::remove_file(self.path.with_extension("done"));
+        if result.is_err() {
+            end(&self.server);
         }
     }
+}
+
+/// The server that is started next expects nobody: all clients hear that it does not know them.
+fn end(server: &OwnedFd) {
+    // A file can be cut although there is no space.
+    let _ = ftruncate(server, 0);
 }
 
 /// What is known of the clients of the server before. The first entry of a number counts: a client
@@ -335,14 +349,14 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (lists, expected) = opened(&place, place.path());
         assert!(expected.is_empty());
-        let (one, _other) = (lists.begin(ONE).unwrap(), lists.begin(OTHER).unwrap());
+        let (one, other) = (lists.begin(ONE).unwrap(), lists.begin(OTHER).unwrap());
         one.add_file(FileNumber(1), id(5), true);
         one.add_file(FileNumber(2), id(6), false);
         // A server that was started again meanwhile found another file.
         one.add_file(FileNumber(1), id(7), true);
         [3, 0, u64::MAX >> 1].into_iter().for_each(|frame| one.add_written(frame));
         one.add_request(8);
-        drop((one, lists));
+        drop((one, other, lists));
         let (lists, expected) = opened(&place, place.path());
         let known = [(FileNumber(1), (id(5), true)), (FileNumber(2), (id(6), false))];
         assert_eq!(expected, [(ONE, known.into()), (OTHER, Known::new())].into());
@@ -378,18 +392,31 @@ mod tests {
         assert!(opened(&place, place.path()).1.is_empty(), "they were removed");
     }
 
+    /// What a client had written to would not be known.
     #[test]
-    fn a_client_whose_list_is_not_complete_does_not_return() {
-        let place = tempfile::tempdir().unwrap();
-        let (lists, _) = opened(&place, place.path());
-        let mut one = lists.begin(ONE).unwrap();
-        one.add_file(FileNumber(1), id(5), true);
-        one.done = fs::File::open("/dev/null").unwrap().into();
-        one.add_written(3);
-        drop((one, lists));
-        let (lists, expected) = opened(&place, place.path());
-        assert_eq!(expected.keys().copied().collect::<Vec<_>>(), [ONE], "it may have written");
-        assert!(lists.resume(ONE).is_err());
+    fn nobody_returns_if_a_list_is_not_complete() {
+        type Fault = fn(&Lists, &mut ClientList);
+        let of_files: Fault = |_, one| {
+            one.files = fs::File::open("/dev/null").unwrap().into();
+            one.add_file(FileNumber(1), id(5), true);
+        };
+        let of_frames: Fault = |_, one| {
+            one.done = fs::File::open("/dev/null").unwrap().into();
+            one.add_written(3);
+        };
+        let of_another: Fault = |lists, _| {
+            fs::create_dir(lists.path(OTHER).with_extension("done")).unwrap();
+            assert!(lists.begin(OTHER).is_none());
+            fs::remove_dir(lists.path(OTHER).with_extension("done")).unwrap();
+        };
+        for fault in [of_files, of_frames, of_another] {
+            let place = tempfile::tempdir().unwrap();
+            let (lists, _) = opened(&place, place.path());
+            let mut one = lists.begin(ONE).unwrap();
+            fault(&lists, &mut one);
+            drop((one, lists));
+            assert!(opened(&place, place.path()).1.is_empty());
+        }
     }
 
     #[test]
@@ -397,7 +424,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         for files in [vec![id(3), id(5)], vec![id(5)], Vec::new()] {
             let (lists, _) = begin(&place, place.path());
-            lists.set_lost(files.clone());
+            assert!(lists.set_lost(|| files.clone()));
             drop(lists);
             assert_eq!(begin(&place, place.path()).1.1, files);
         }

@@ -32,7 +32,7 @@ use lads_core::remote::server::{Breach, Server, Work};
 use lads_core::units::{Block, EntryId, Instant, OstId, StreamId};
 use lads_sys::Buffer;
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -188,8 +188,7 @@ impl Shared {
         let mut ticket = [0; 16];
         fill_random(&mut ticket)?;
         let ticket = Ticket(ticket);
-        // Without a list, it ends with the server.
-        let list = self.lists.as_ref().and_then(|lists| lists.begin(ticket).ok());
+        let list = self.lists.as_ref().and_then(|lists| lists.begin(ticket));
         let number = self.lock().connect(ticket, self.clock.now());
         self.begin_session((number, ticket), list, way)
     }
@@ -247,7 +246,7 @@ impl Shared {
         });
         lock(&self.clients).remove(&number);
         if let Some(lists) = self.lists.as_ref().filter(|_| returns != Ok(true)) {
-            lists.set_lost(self.lock().lost()).then(|| lists.remove(ticket));
+            lists.set_lost(|| self.lock().lost()).then(|| lists.remove(ticket));
         }
     }
 
@@ -260,8 +259,8 @@ impl Shared {
             let away = presence.look(self.clock.now());
             let silent = self.event(|server, now| Ok(server.silent(now, away, silence_max)));
             if let Some(lists) = &self.lists {
-                let lost = self.lock().lost();
-                lists.set_lost(lost).then(|| lists.remove_unknown(|it| self.lock().knows(it)));
+                let is_kept = lists.set_lost(|| self.lock().lost());
+                is_kept.then(|| lists.remove_unknown(|it| self.lock().knows(it)));
             }
             for number in silent.into_iter().flatten() {
                 let Some(session) = lock(&self.clients).get(&number).map(Arc::clone) else {
@@ -300,6 +299,17 @@ pub(super) struct Session {
     pub(super) list: Option<ClientList>,
     /// Its connection, if there is one.
     way: Mutex<Option<Arc<Way>>>,
+    wakes: Wakes,
+    pub(super) files: Mutex<HashMap<FileNumber, Arc<Opened>>>,
+    /// Frames that are here and are not being written.
+    buffers: Mutex<HashMap<u64, Buffer>>,
+    /// What was read and is to be sent.
+    to_send: Mutex<VecDeque<Bytes>>,
+}
+
+/// Where the threads of a client wait.
+#[derive(Default)]
+struct Wakes {
     /// The connection has ended.
     left: Condvar,
     /// There is something to be sent.
@@ -308,11 +318,6 @@ pub(super) struct Session {
     work: Condvar,
     /// Whether a message waits for room.
     is_full: AtomicBool,
-    pub(super) files: Mutex<HashMap<FileNumber, Arc<Opened>>>,
-    /// Frames that are here and are not being written.
-    buffers: Mutex<HashMap<u64, Buffer>>,
-    /// What was read and is to be sent.
-    to_send: Mutex<VecDeque<Bytes>>,
 }
 
 /// A connection.
@@ -369,10 +374,7 @@ impl Session {
             ticket,
             list,
             way: Mutex::new(None),
-            left: Condvar::new(),
-            answers: Condvar::new(),
-            work: Condvar::new(),
-            is_full: AtomicBool::new(false),
+            wakes: Wakes::default(),
             files: Mutex::default(),
             buffers: Mutex::default(),
             to_send: Mutex::default(),
@@ -416,7 +418,7 @@ impl Session {
             own = lock(&self.way);
             let is_same =
                 |it: &mut Option<Arc<Way>>| it.as_ref().is_some_and(|it| Arc::ptr_eq(it, &before));
-            own = self.left.wait_while(own, is_same).unwrap_or_else(PoisonError::into_inner);
+            own = self.wakes.left.wait_while(own, is_same).unwrap_or_else(PoisonError::into_inner);
         }
         *own = Some(Arc::clone(way));
         drop(own);
@@ -434,7 +436,7 @@ impl Session {
     /// The connection has ended, and its threads.
     fn leave(&self) {
         *lock(&self.way) = None;
-        self.left.notify_all();
+        self.wakes.left.notify_all();
     }
 
     /// Serves a client until the connection has ended. `first` is what it said first.
@@ -502,9 +504,9 @@ impl Session {
                 let is_over = server.is_over(number) || way.is_over.load(Ordering::Relaxed);
                 is_over || server.has_room_for_message(number)
             };
-            self.is_full.store(true, Ordering::Relaxed);
+            self.wakes.is_full.store(true, Ordering::Relaxed);
             drop(self.wait_until(has_room));
-            self.is_full.store(false, Ordering::Relaxed);
+            self.wakes.is_full.store(false, Ordering::Relaxed);
             let taken = |server: &mut Server, now| server.on_message(self.number, message, now);
             self.shared.event(taken).map_err(|breach| breach.to_string())?;
         }
@@ -522,7 +524,7 @@ impl Session {
             self.end_at_breach(done);
         }
         let is_there = |way: &mut Option<Arc<Way>>| way.is_some();
-        drop(self.left.wait_while(lock(&self.way), is_there));
+        drop(self.wakes.left.wait_while(lock(&self.way), is_there));
         drop(self.wait_until(Server::is_ended));
         lock(&self.files).clear();
         self.shared.forget(self.number, self.ticket);
@@ -558,7 +560,8 @@ impl Session {
                 let has_news = server.has_messages(self.number) || server.is_over(self.number);
                 !has_news && !way.is_over.load(Ordering::Relaxed) && lock(&self.to_send).is_empty()
             };
-            let waited = self.answers.wait_timeout_while(self.shared.lock(), HEARTBEAT, is_quiet);
+            let waited =
+                self.wakes.answers.wait_timeout_while(self.shared.lock(), HEARTBEAT, is_quiet);
             let (server, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             let is_over = server.is_over(self.number);
             drop(server);
@@ -586,15 +589,14 @@ impl Session {
 
     /// Sends what was read.
     fn send(&self, way: &Way, bytes: Bytes, frames: u64) -> io::Result<()> {
-        let Bytes { request, first, length, buffer } = bytes;
-        let payload = &buffer[..length as usize];
+        let Bytes { request, first, length, mut buffer } = bytes;
+        let payload = &mut buffer[..length as usize];
         let block = Block { entry: EntryId(request), offset: first, length };
         let row = Row { block, is_whole: false, checksum: XxHash3_64::oneshot(payload) };
         let bound = Bound { sink_ost: OstId(0), is_last_grant: false, has_only_sums: false };
         let mut head = Vec::with_capacity(HEADER_BYTES + ROW_BYTES);
         put_head(&[row], frames, bound, &mut head);
-        let pieces = &mut [IoSlice::new(&head), IoSlice::new(payload)];
-        let sent = way.transport.send(StreamId(0), pieces);
+        let sent = way.transport.send_last(StreamId(0), &head, payload);
         drop(buffer);
         let done =
             self.shared.event(|server, now| server.on_sent(self.number, request, length, now));
@@ -614,10 +616,10 @@ impl Session {
     /// There may be something new for the threads of this client.
     pub(super) fn on_news(&self, news: News) {
         if news.has_answers {
-            self.answers.notify_one();
+            self.wakes.answers.notify_one();
         }
-        if news.has_work || self.is_full.load(Ordering::Relaxed) {
-            self.work.notify_all();
+        if news.has_work || self.wakes.is_full.load(Ordering::Relaxed) {
+            self.wakes.work.notify_all();
         }
         if news.is_over
             && let Some(way) = &*lock(&self.way)
@@ -629,7 +631,7 @@ impl Session {
     /// Waits until something is so, of which the session tells.
     fn wait_until(&self, is_so: impl Fn(&Server, ClientNumber) -> bool) -> MutexGuard<'_, Server> {
         let is_open = |server: &mut Server| !is_so(server, self.number);
-        let waited = self.work.wait_while(self.shared.lock(), is_open);
+        let waited = self.wakes.work.wait_while(self.shared.lock(), is_open);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -644,8 +646,8 @@ impl Session {
         way.end();
         // Whoever is about to wait has looked at it, or waits before this lock is taken.
         drop(self.shared.lock());
-        self.answers.notify_all();
-        self.work.notify_all();
+        self.wakes.answers.notify_all();
+        self.wakes.work.notify_all();
     }
 
     /// Ends the connection; the text is told to the client.
@@ -674,7 +676,7 @@ impl Asker for Session {
             }
             Ok(())
         });
-        self.answers.notify_one();
+        self.wakes.answers.notify_one();
         self.end_at_breach(sends);
     }
 

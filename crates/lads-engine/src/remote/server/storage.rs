@@ -32,7 +32,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 const TOGETHER_MAX: usize = 1024;
 
 /// What all sessions of a server share.
-pub(in crate::remote) struct Storage {
+pub(super) struct Storage {
     pub(super) reach: Reach,
     pub(super) layouts: Box<dyn Layouts>,
     /// Buffers for frames that are written, and for bytes that are read.
@@ -41,20 +41,6 @@ pub(in crate::remote) struct Storage {
     clock: Clock,
     inner: Mutex<Inner>,
     ready: Condvar,
-    #[cfg(test)]
-    pub(in crate::remote) watched: Watched,
-}
-
-/// What tests look at, and hold.
-#[cfg(test)]
-#[derive(Debug, Default)]
-pub(in crate::remote) struct Watched {
-    /// Nothing is begun as long as this is set.
-    pub(in crate::remote) is_held: std::sync::atomic::AtomicBool,
-    /// How many calls have written.
-    pub(in crate::remote) writes: std::sync::atomic::AtomicU64,
-    /// Whether `is_held` is set by the first call that writes.
-    pub(in crate::remote) holds_when_it_writes: std::sync::atomic::AtomicBool,
 }
 
 struct Inner {
@@ -137,6 +123,10 @@ impl Part {
         self.spots.iter().map(|spot| spot.run.length).sum()
     }
 
+    fn write(&self) -> Result<(), Errno> {
+        self.spots.iter().try_for_each(|spot| self.frame.write(spot))
+    }
+
     /// Takes the spots in a place away, for another thread or another time.
     fn split(&mut self, place: &Range<u64>) -> Option<Self> {
         let spots = split(&mut self.spots, place, &self.frame.left)?;
@@ -180,6 +170,16 @@ struct Frame {
     state: Mutex<(Option<Failure>, u64)>,
 }
 
+impl Frame {
+    fn bytes_of(&self, spot: &Spot) -> &[u8] {
+        &self.buffer[spot.place as usize..][..length_of(spot)]
+    }
+
+    fn write(&self, spot: &Spot) -> Result<(), Errno> {
+        write_all(&self.file.file, self.bytes_of(spot), spot.run.offset)
+    }
+}
+
 /// Bytes that a client wants.
 pub(super) struct Read {
     pub(super) request: u64,
@@ -207,31 +207,7 @@ impl Storage {
         let queues = OstQueues::new(Rule::Adaptive, &Tuning::DEFAULT, &layouts.osts());
         let inner = Mutex::new(Inner { queues, is_over: false });
         let (clock, ready) = (Clock::start(), Condvar::new());
-        Self {
-            reach,
-            layouts,
-            for_writing,
-            for_reading,
-            clock,
-            inner,
-            ready,
-            #[cfg(test)]
-            watched: Watched::default(),
-        }
-    }
-
-    /// How many jobs wait for the first OST.
-    #[cfg(test)]
-    pub(in crate::remote) fn waiting_count(&self) -> usize {
-        self.lock().queues.waiting_count(OstId(0))
-    }
-
-    /// Goes on after `is_held` was set.
-    #[cfg(test)]
-    pub(in crate::remote) fn release(&self) {
-        let _inner = self.lock();
-        self.watched.is_held.store(false, Ordering::Relaxed);
-        self.ready.notify_all();
+        Self { reach, layouts, for_writing, for_reading, clock, inner, ready }
     }
 
     /// Starts the threads; they end after [`Self::end`].
@@ -320,19 +296,24 @@ impl Storage {
     /// What each thread does.
     fn work(&self) {
         while let Some((ost, work)) = self.next() {
-            let started = std::time::Instant::now();
-            self.layouts.pretend(ost);
-            let bytes = work.bytes();
-            let done = match work {
-                Work::Write(part) => Done::Write(self.write_spots(&part), part),
-                Work::WriteJoined(parts) => Done::WriteJoined(self.write_joined(&parts), parts),
-                Work::Read(mut read) => Done::Read(read_spots(&mut read), read),
-            };
-            let service = started.elapsed();
-            self.lock().queues.finish(self.clock.now(), ost, bytes, service);
-            self.ready.notify_one();
-            self.on_done(done);
+            self.act(ost, work);
         }
+    }
+
+    /// Writes or reads, and reports that to the client.
+    fn act(&self, ost: OstId, work: Work) {
+        let started = std::time::Instant::now();
+        self.layouts.pretend(ost);
+        let bytes = work.bytes();
+        let done = match work {
+            Work::Write(part) => Done::Write(part.write(), part),
+            Work::WriteJoined(parts) => Done::WriteJoined(write_joined(&parts), parts),
+            Work::Read(mut read) => Done::Read(read_spots(&mut read), read),
+        };
+        let service = started.elapsed();
+        self.lock().queues.finish(self.clock.now(), ost, bytes, service);
+        self.ready.notify_one();
+        self.on_done(done);
     }
 
     fn next(&self) -> Option<(OstId, Work)> {
@@ -340,11 +321,6 @@ impl Storage {
         loop {
             if inner.is_over {
                 return None;
-            }
-            #[cfg(test)]
-            if self.watched.is_held.load(Ordering::Relaxed) {
-                inner = self.ready.wait(inner).unwrap_or_else(PoisonError::into_inner);
-                continue;
             }
             let now = self.clock.now();
             let take = |_, queue: &mut VecDeque<Job>, _| {
@@ -360,54 +336,6 @@ impl Storage {
                 return Some(found);
             }
             inner = self.ready.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn write_spots(&self, part: &Part) -> Result<(), Errno> {
-        part.spots.iter().try_for_each(|spot| self.write_spot(&part.frame, spot))
-    }
-
-    /// Writes parts of one file, and says how it went with each.
-    fn write_joined(&self, parts: &[Part]) -> Vec<Result<(), Errno>> {
-        let spots: Vec<_> = parts.iter().map(|part| part.spots.as_slice()).collect();
-        let pieces = in_order(&spots);
-        let mut results = vec![Ok(()); parts.len()];
-        for group in side_by_side(&pieces, TOGETHER_MAX) {
-            if group.len() > 1 && self.write_together(parts, group) {
-                continue;
-            }
-            for (part, spot) in group {
-                let written = self.write_spot(&parts[*part].frame, spot);
-                results[*part] = results[*part].and(written);
-            }
-        }
-        results
-    }
-
-    fn write_spot(&self, frame: &Frame, spot: &Spot) -> Result<(), Errno> {
-        self.count_write();
-        write_all(&frame.file.file, bytes_of(frame, spot), spot.run.offset)
-    }
-
-    /// Whether pieces that lie side by side were written by one call. If not, each is written
-    /// alone: the error of one is not that of all.
-    fn write_together(&self, parts: &[Part], group: &[Piece]) -> bool {
-        self.count_write();
-        let (first, at) = group[0];
-        let slices = group.iter().map(|(part, spot)| bytes_of(&parts[*part].frame, spot));
-        let slices: Vec<_> = slices.map(IoSlice::new).collect();
-        let bytes = group.iter().map(|(_, spot)| length_of(spot)).sum();
-        pwritev(&parts[first].frame.file.file, &slices, at.run.offset) == Ok(bytes)
-    }
-
-    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "tests count"))]
-    fn count_write(&self) {
-        #[cfg(test)]
-        {
-            self.watched.writes.fetch_add(1, Ordering::Relaxed);
-            if self.watched.holds_when_it_writes.swap(false, Ordering::Relaxed) {
-                self.watched.is_held.store(true, Ordering::Relaxed);
-            }
         }
     }
 
@@ -473,8 +401,31 @@ fn join(mut part: Part, queue: &mut VecDeque<Job>) -> Vec<Part> {
     parts
 }
 
-fn bytes_of<'a>(frame: &'a Frame, spot: &Spot) -> &'a [u8] {
-    &frame.buffer[spot.place as usize..][..length_of(spot)]
+/// Writes parts of one file. Returns the result of each.
+fn write_joined(parts: &[Part]) -> Vec<Result<(), Errno>> {
+    let spots: Vec<_> = parts.iter().map(|part| part.spots.as_slice()).collect();
+    let pieces = in_order(&spots);
+    let mut results = vec![Ok(()); parts.len()];
+    for group in side_by_side(&pieces, TOGETHER_MAX) {
+        if group.len() > 1 && write_together(parts, group) {
+            continue;
+        }
+        for (part, spot) in group {
+            let written = parts[*part].frame.write(spot);
+            results[*part] = results[*part].and(written);
+        }
+    }
+    results
+}
+
+/// Writes pieces that lie side by side by one call. Returns whether it has written all of them. If
+/// not, each is written alone: the error of one is not that of all.
+fn write_together(parts: &[Part], group: &[Piece]) -> bool {
+    let (first, at) = group[0];
+    let slices = group.iter().map(|(part, spot)| parts[*part].frame.bytes_of(spot));
+    let slices: Vec<_> = slices.map(IoSlice::new).collect();
+    let bytes = group.iter().map(|(_, spot)| length_of(spot)).sum();
+    pwritev(&parts[first].frame.file.file, &slices, at.run.offset) == Ok(bytes)
 }
 
 /// Returns how many bytes there were before the end of the file.
@@ -511,20 +462,4 @@ fn length_of(spot: &Spot) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use lads_core::view::Run;
-
-    /// Else a frame is said to be written before it is.
-    #[test]
-    fn parts_are_counted_when_they_are_split() {
-        let spot = |offset| Spot { run: Run { offset, length: 1 }, place: 0 };
-        let (mut spots, parts) = (vec![spot(0), spot(2), spot(4)], AtomicU32::new(1));
-        assert_eq!(split(&mut spots, &(5..9), &parts), None);
-        assert_eq!(parts.load(Ordering::Relaxed), 1);
-        assert_eq!(split(&mut spots, &(0..1), &parts), Some(vec![spot(0)]));
-        assert_eq!(parts.load(Ordering::Relaxed), 2);
-        assert_eq!(split(&mut spots, &(0..9), &parts), Some(vec![spot(2), spot(4)]));
-        assert_eq!((spots.len(), parts.load(Ordering::Relaxed)), (0, 2));
-    }
-}
+mod tests;

@@ -23,15 +23,14 @@ fn spread(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn short_records_share_frames() {
     let place = Place::new();
-    let client = place.client();
+    let client = place.metered();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     let bytes = some_bytes(RECORD * RECORDS);
-    client.pause(true);
     write_records(&file, &bytes);
-    client.pause(false);
+    client.allow_all();
     file.flush().unwrap();
     assert!(place.bytes("new") == spread(&bytes));
-    assert!(client.session(|it| it.sent()) <= 4, "{} frames", client.session(|it| it.sent()));
+    assert!(client.sent() <= 4, "{} frames", client.sent());
 }
 
 #[test]
@@ -79,15 +78,14 @@ fn short_records_go_where_the_view_shows_them() {
 fn frames_of_short_records_that_wait_need_no_more_views_than_the_server_takes() {
     let place = Place::new();
     let options = ClientOptions { buffers_bytes: 256 << 20, ..ClientOptions::default() };
-    let client = Client::connect(&place.at, &place.token, &options).unwrap();
+    let client = place.metered_with(&options);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     // Each pair goes back: it has a frame of its own.
     for index in (0..200_u64).rev() {
         file.write(1000 * index, &[&[1; 3]]).unwrap();
         file.write(1000 * index + 500, &[&[2; 3]]).unwrap();
     }
-    client.pause(false);
+    client.allow_all();
     file.close(false).unwrap();
     let found = place.bytes("new");
     assert!((0..200).all(|index| found[1000 * index] == 1 && found[1000 * index + 500] == 2));

@@ -9,7 +9,7 @@ const EMFILE: i32 = 24;
 #[test]
 fn a_file_too_many_is_an_error_and_the_others_go_on() {
     let place = Place::new();
-    let client = place.client();
+    let client = place.metered();
     let open = |defers| client.open(b"new", CREATE, GROUP, defers);
     let mut files: Vec<_> = (0..CLIENT_FILES_MAX).map(|_| open(true).unwrap()).collect();
     for defers in [false, true] {
@@ -18,17 +18,17 @@ fn a_file_too_many_is_an_error_and_the_others_go_on() {
         assert!(error.text.contains("has 1024 files open there"), "{error}");
     }
     files[7].write(0, &[b"x"]).unwrap();
+    client.allow(1);
     files[7].sync().unwrap();
     // Its close goes behind what is written, and is waited for.
-    client.pause(true);
     files[9].write(1, &[b"y"]).unwrap();
     files.swap_remove(9).close(true).unwrap();
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| client.open(b"other", CREATE, GROUP, false));
-        while client.session(|it| it.awaited()) == 0 && !opening.is_finished() {
+        while client.awaited() == 0 && !opening.is_finished() {
             std::thread::yield_now();
         }
-        client.pause(false);
+        client.allow_all();
         files.push(opening.join().unwrap().unwrap());
     });
     assert_eq!(open(false).unwrap_err().errno, EMFILE);
@@ -58,9 +58,8 @@ fn files_that_cannot_be_opened_may_be_any_number() {
 fn views_are_set_as_soon_as_the_server_has_room_for_them() {
     let place = Place::new();
     let options = staged::options(&place.stage(), 2 * CLIENT_VIEWS_MAX * MIB);
-    let client = Client::connect(&place.at, &place.token, &options).unwrap();
+    let client = place.metered_with(&options);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     let count = CLIENT_VIEWS_MAX as u64 + 10;
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
@@ -69,10 +68,10 @@ fn views_are_set_as_soon_as_the_server_has_room_for_them() {
                 file.write(0, &[&[u8::try_from(round % 251).unwrap()]]).unwrap();
             }
         });
-        while client.session(|it| it.awaited()) == 0 && !writing.is_finished() {
+        while client.awaited() == 0 && !writing.is_finished() {
             std::thread::yield_now();
         }
-        client.pause(false);
+        client.allow_all();
         writing.join().unwrap();
     });
     file.sync().unwrap();

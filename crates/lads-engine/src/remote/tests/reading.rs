@@ -229,17 +229,16 @@ fn who_has_the_lock_sees_what_was_written_under_it() {
 #[test]
 fn a_file_is_as_long_as_what_was_written_last_though_it_is_on_its_way() {
     let place = Place::new();
-    let client = place.client();
+    let client = place.metered();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     for from in [1, 7, 11].map(|it| it * MIB) {
-        client.pause(true);
         file.write(from as u64, &[b"x"]).unwrap();
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| read(&file, from as u64 - 1000, 500));
-            while client.session(|it| it.awaited()) == 0 && !reading.is_finished() {
+            while client.awaited() == 0 && !reading.is_finished() {
                 std::thread::yield_now();
             }
-            client.pause(false);
+            client.allow(1);
             assert_eq!(reading.join().unwrap(), [0; 500]);
         });
         assert_eq!(read(&file, from as u64 - 10, 3 * MIB), b"\0\0\0\0\0\0\0\0\0\0x");

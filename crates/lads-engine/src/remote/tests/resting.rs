@@ -21,7 +21,7 @@ fn nothing_is_sent_while_the_program_copies_and_all_when_it_has_copied() {
     let client = timeless(&place, 64 << 20);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     for round in 0..3 {
-        client.session(|it| it.begin_write(OTHER, &(0..0), false, Duration::ZERO)).unwrap();
+        client.link.event(|it, _| it.begin_write(OTHER, &(0..0), false, Duration::ZERO)).unwrap();
         file.write(round * MIB as u64, &[&some_bytes(MIB)]).unwrap();
         // The thread that would send it reads ahead meanwhile.
         let ahead = client.read_bytes().ahead;
@@ -30,9 +30,9 @@ fn nothing_is_sent_while_the_program_copies_and_all_when_it_has_copied() {
         while client.read_bytes().ahead < ahead + 2 * MIB as u64 {
             std::thread::yield_now();
         }
-        assert_eq!(client.session(|it| it.sent()), round);
-        client.session(|it| it.end_write(OTHER, false, (0, false), Duration::ZERO)).unwrap();
-        while client.session(|it| it.sent()) == round {
+        assert_eq!(client.sent(), round);
+        client.link.event(|it, _| it.end_write(OTHER, false, (0, false), Duration::ZERO)).unwrap();
+        while client.sent() == round {
             std::thread::yield_now();
         }
         file.sync().unwrap();
@@ -45,7 +45,7 @@ fn who_waits_for_the_server_or_for_a_buffer_does_not_wait_until_all_is_copied() 
     let client = timeless(&place, 2 << 20);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     let bytes = some_bytes(5 * MIB);
-    client.session(|it| it.begin_write(OTHER, &(0..0), false, Duration::ZERO)).unwrap();
+    client.link.event(|it, _| it.begin_write(OTHER, &(0..0), false, Duration::ZERO)).unwrap();
     file.write(0, &[&bytes[..MIB]]).unwrap();
     // Each of these would wait for ever.
     file.sync().unwrap();

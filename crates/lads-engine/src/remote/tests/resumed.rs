@@ -1,6 +1,5 @@
 //! Connections that break and are made again.
 
-use super::line::{Connection, both_ways};
 use super::*;
 use lads_core::remote::message::{Ticket, ToServer, VERSION};
 use lads_core::remote::name::Server;
@@ -151,7 +150,7 @@ fn locks_and_shared_pointers_survive_a_broken_connection() {
 #[test]
 fn a_client_that_does_not_come_back_is_given_up_when_others_wait() {
     let short = Duration::from_millis(300);
-    let place = Place::with("auto", |server| server.set_silence_max(short));
+    let place = Place::with("auto", |server| server.silence_max = short);
     let middle = Middle::new(&place);
     let (gone, waits) = (middle.client(&place), place.client());
     let held = gone.open(b"new", CREATE, GROUP, false).unwrap();
@@ -185,11 +184,8 @@ fn clients_that_are_away_hold_up_no_new_ones() {
     let place = Place::new();
     // It cannot connect again.
     let once = || {
-        let socket = std::os::fd::OwnedFd::from(stranger(&place));
-        let (transport, channel) = both_ways(&socket).unwrap();
-        let connection = Connection { line: Box::new(socket), transport, channel };
         let server = Server::At(place.at.clone());
-        Client::over(connection, server, &ClientOptions::default()).ok()
+        Client::over(place.connection(), server, &ClientOptions::default()).ok()
     };
     let mut away = Vec::new();
     for _ in 0..3 {

@@ -1,7 +1,8 @@
 //! What goes to the local disk, and what becomes of it.
 
+use super::metered::Metered;
 use super::*;
-use crate::remote::client::Synced;
+use crate::remote::client::start_here;
 use lads_core::remote::name::Server;
 use lads_core::view::Datatype;
 use std::path::Path;
@@ -10,7 +11,10 @@ use std::time::{Duration, Instant};
 /// Memory for 64 buffers of 128 KiB.
 const MEMORY_BYTES: usize = 8 * MIB;
 
-pub(super) fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
+/// Number of frames in which a client with this memory sends a MiB.
+pub(in crate::remote) const FRAMES_OF_MIB: u32 = 8;
+
+pub(in crate::remote) fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
     let settings = StageSettings {
         bytes_max: bytes_max as u64,
         in_foreground: true,
@@ -24,19 +28,15 @@ pub(super) fn options(directory: &Path, bytes_max: usize) -> ClientOptions {
 }
 
 impl Place {
-    pub(super) fn stage(&self) -> PathBuf {
+    pub(in crate::remote) fn stage(&self) -> PathBuf {
         let path = self.directory.path().join("stage");
         let _ = std::fs::create_dir(&path);
         path
     }
 
-    /// A client with a stage of 64 MiB.
-    fn staging(&self) -> Client {
-        self.staging_with(&options(&self.stage(), 64 * MIB))
-    }
-
-    fn staging_with(&self, options: &ClientOptions) -> Client {
-        Client::connect(&self.at, &self.token, options).unwrap()
+    /// A client with a stage of 64 MiB, which may send no frame at first.
+    fn staging(&self) -> Metered {
+        self.metered_with(&options(&self.stage(), 64 * MIB))
     }
 
     fn staged_files(&self) -> Vec<PathBuf> {
@@ -67,14 +67,13 @@ fn what_does_not_fit_into_memory_goes_to_the_disk_at_once() {
     let place = Place::new();
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     let bytes = some_bytes(40 * MIB + 5);
     // It would wait for ever without a stage.
     file.write(1, &[&bytes]).unwrap();
     let staged = client.staged();
     assert!(staged.in_foreground >= 32 << 20 && staged.in_background == 0, "{staged:?}");
     assert_eq!(place.staged_files().len(), 2);
-    client.pause(false);
+    client.allow_all();
     assert_eq!(read(&file, 30_000_001, 5000), bytes[30_000_000..30_005_000]);
     file.close(false).unwrap();
     assert!(place.bytes("new")[1..] == bytes);
@@ -85,14 +84,13 @@ fn what_does_not_fit_into_memory_goes_to_the_disk_at_once() {
 #[test]
 fn what_was_sent_from_the_disk_leaves_room_there() {
     let place = Place::new();
-    let client = place.staging_with(&options(&place.stage(), 16 * MIB));
+    let client = place.metered_with(&options(&place.stage(), 16 * MIB));
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     let bytes = some_bytes(20 * MIB);
     for round in 1..=3 {
-        client.pause(true);
         // It would wait for ever without room.
         file.write(0, &[&bytes]).unwrap();
-        client.pause(false);
+        client.allow(20 * FRAMES_OF_MIB);
         file.sync().unwrap();
         assert!(client.staged().in_foreground >= round * (12 << 20));
     }
@@ -106,106 +104,35 @@ fn what_was_sent_from_the_disk_leaves_room_there() {
 fn no_more_is_under_way_than_keeps_the_server_busy() {
     let place = Place::new();
     let client = place.staging();
+    client.allow_all();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    assert_eq!(client.session(|it| it.under_way_max()), 32, "half of 64 buffers");
+    assert_eq!(client.under_way_max(), 32, "half of 64 buffers");
     // A machine that has much else to do may be slow a few times.
     let is_few = |round: u64| {
         file.write(round * (128 << 10), &[&[7; 128 << 10]]).unwrap();
         file.flush().unwrap();
-        client.session(|it| it.under_way_max()) < 8
+        client.under_way_max() < 8
     };
     assert!((0..1000).any(is_few));
     client.finish().unwrap();
 }
 
-/// Returns the number of times that the bytes and the list were made durable. The directory is made
-/// durable first, and each frame before its record.
-fn syncs(client: &Client, is_synced: bool) -> (u64, u64) {
-    let synced = client.synced();
-    assert_eq!(synced.first(), is_synced.then_some(&Synced::Directory));
-    let count = |file| synced.iter().filter(|it| **it == file).count() as u64;
-    for (index, file) in synced.iter().enumerate().skip(1) {
-        let next = synced.get(index + 1);
-        assert!(*file != Synced::Bytes || next == Some(&Synced::List), "{synced:?}");
-    }
-    (count(Synced::Bytes), count(Synced::List))
-}
-
-#[test]
-fn what_is_staged_is_durable_at_once_if_the_user_wants_that() {
-    for is_synced in [false, true] {
-        let place = Place::new();
-        let mut options = options(&place.stage(), 64 * MIB);
-        options.stage.as_mut().unwrap().settings.is_synced = is_synced;
-        let client = place.staging_with(&options);
-        let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-        client.pause(true);
-        file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
-        // One sync is enough for the frames of a MiB.
-        let together = client.staged().in_foreground / MIB as u64;
-        assert!(together > 0);
-        let all = if is_synced { together } else { 0 };
-        assert_eq!(syncs(&client, is_synced), (all, all));
-        client.pause(false);
-        file.sync().unwrap();
-        // What is gone must not be sent again after a crash, over what is written later.
-        let settled = u64::from(is_synced);
-        assert_eq!(syncs(&client, is_synced), (all, all + settled));
-        client.pause(true);
-        file.write(0, &[&some_bytes(9 * MIB)]).unwrap();
-        let more = client.staged().in_foreground / MIB as u64 - together;
-        let all = if is_synced { together + more } else { 0 };
-        assert_eq!(syncs(&client, is_synced), (all, all + settled));
-        client.pause(false);
-        // Before a slot has other bytes, the list says that what was there is gone.
-        file.flush().unwrap();
-        client.pause(true);
-        file.write(0, &[&some_bytes(8 * MIB + 1)]).unwrap();
-        let (of_bytes, of_list) = syncs(&client, is_synced);
-        assert!(of_bytes >= all && of_list - of_bytes == 2 * settled, "{of_bytes} {of_list}");
-        client.pause(false);
-        file.sync().unwrap();
-    }
-}
-
 #[test]
 fn a_stage_that_is_full_is_waited_for() {
     let place = Place::new();
-    let client = place.staging_with(&options(&place.stage(), 4 * MIB));
+    let client = place.metered_with(&options(&place.stage(), 4 * MIB));
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     let bytes = some_bytes(20 * MIB);
     std::thread::scope(|scope| {
         let writing = scope.spawn(|| file.write(0, &[&bytes]));
         while client.staged().in_foreground < 4 << 20 {
             std::thread::yield_now();
         }
-        client.pause(false);
+        client.allow_all();
         writing.join().unwrap().unwrap();
     });
     file.sync().unwrap();
     assert!(place.bytes("new") == bytes);
-}
-
-#[test]
-fn what_a_full_disk_does_not_take_stays_in_memory() {
-    let place = Place::new();
-    let client = place.staging();
-    let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    let bytes = some_bytes(30 * MIB);
-    client.pause(true);
-    file.write(0, &[&bytes[..12 * MIB]]).unwrap();
-    let staged = client.staged();
-    assert!(staged.in_foreground > 0);
-    client.break_disk();
-    std::thread::scope(|scope| {
-        let writing = scope.spawn(|| file.write(12 << 20, &[&bytes[12 * MIB..]]));
-        client.pause(false);
-        writing.join().unwrap().unwrap();
-    });
-    file.sync().unwrap();
-    assert!(place.bytes("new") == bytes);
-    assert_eq!(client.staged(), staged);
 }
 
 #[test]
@@ -224,9 +151,8 @@ fn while_the_program_computes_room_is_made_for_its_next_output() {
     stage.settings.in_background = true;
     stage.settings.told.interval = Some(Duration::from_millis(300));
     options.begun = Instant::now();
-    let client = place.staging_with(&options);
+    let client = place.metered_with(&options);
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     let bytes = some_bytes(MEMORY_BYTES);
     file.write(0, &[&bytes]).unwrap();
     // Nothing is sent, so all is needed; two buffers stay in memory.
@@ -235,7 +161,7 @@ fn while_the_program_computes_room_is_made_for_its_next_output() {
     }
     file.write(MEMORY_BYTES as u64, &[&bytes[..6 * MIB]]).unwrap();
     assert_eq!(client.staged().in_foreground, 0);
-    client.pause(false);
+    client.allow_all();
     file.sync().unwrap();
     assert!(place.bytes("new") == [&bytes[..], &bytes[..6 * MIB]].concat());
 }
@@ -245,7 +171,6 @@ fn a_file_that_is_being_closed_is_whole_when_it_is_opened_again() {
     let place = Place::new();
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     let bytes = some_bytes(20 * MIB);
     file.write(0, &[&bytes]).unwrap();
     file.close(true).unwrap();
@@ -257,10 +182,10 @@ fn a_file_that_is_being_closed_is_whole_when_it_is_opened_again() {
             let again = client.open(b"/new", READ_WRITE, GROUP, false).unwrap();
             assert!(read(&again, 0, bytes.len()) == bytes);
         });
-        while client.session(|it| it.awaited()) == 0 && !again.is_finished() {
+        while client.awaited() == 0 && !again.is_finished() {
             std::thread::yield_now();
         }
-        client.pause(false);
+        client.allow_all();
         again.join().unwrap();
     });
     other.close(true).unwrap();
@@ -273,7 +198,6 @@ fn later_writes_win_wherever_the_earlier_ones_wait() {
     let place = Place::new();
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     for round in 0..30u8 {
         file.write(0, &[&vec![round; 2 * MIB]]).unwrap();
         // Another view of the same bytes.
@@ -281,7 +205,7 @@ fn later_writes_win_wherever_the_earlier_ones_wait() {
         Datatype::Bytes(u64::from(round) + 1).write(&mut filetype);
         file.set_view(0, &filetype).unwrap();
     }
-    client.pause(false);
+    client.allow_all();
     file.sync().unwrap();
     assert!(place.bytes("new") == vec![29; 2 * MIB]);
 }
@@ -292,14 +216,14 @@ fn what_was_not_sent_when_the_connection_was_lost_can_be_sent_later() {
     // Its clock stands still: a piece that is not full stays in the buffer of the file.
     let begun = Instant::now() + Duration::from_secs(3600);
     let options = ClientOptions { begun, ..options(&place.stage(), 64 * MIB) };
-    let client = place.staging_with(&options);
+    let client = place.metered_with(&options);
     let file = client.open(b"dir/../new", CREATE, GROUP, false);
     assert!(file.is_err(), "a name that leads out");
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     let other = client.open(b"other", CREATE, GROUP, false).unwrap();
     other.write(0, &[&some_bytes(3 * MIB)]).unwrap();
+    client.allow(3 * FRAMES_OF_MIB);
     other.sync().unwrap();
-    client.pause(true);
     let bytes = some_bytes(20 * MIB + 100);
     file.set_view(100, &every(1000, 3000)).unwrap();
     file.write(0, &[&bytes[..20 * MIB]]).unwrap();
@@ -332,9 +256,8 @@ fn what_was_not_sent_when_the_connection_was_lost_can_be_sent_later() {
 #[test]
 fn what_does_not_fit_on_the_disk_is_lost_with_the_connection_and_nobody_waits() {
     let place = Place::new();
-    let client = place.staging_with(&options(&place.stage(), 2 * MIB));
+    let client = place.metered_with(&options(&place.stage(), 2 * MIB));
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     let bytes = some_bytes(40 * MIB);
     let error = std::thread::scope(|scope| {
         // It waits for a buffer when the connection is lost.
@@ -356,12 +279,10 @@ fn what_was_sent_is_not_sent_again() {
     let place = Place::new();
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
     assert!(client.staged().in_foreground > 0);
-    client.pause(false);
+    client.allow(20 * FRAMES_OF_MIB);
     file.sync().unwrap();
-    client.pause(true);
     file.write(0, &[b"newer"]).unwrap();
     client.cut();
     let path = named_list(&file.sync().unwrap_err());
@@ -378,7 +299,6 @@ fn a_list_of_another_user_is_not_believed() {
     let place = Place::new();
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     file.write(0, &[b"mine"]).unwrap();
     client.cut();
     let path = named_list(&file.sync().unwrap_err());
@@ -396,7 +316,6 @@ fn a_list_of_another_user_is_not_believed() {
 fn leave(place: &Place) -> PathBuf {
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
     client.cut();
     named_list(&file.sync().unwrap_err())
@@ -442,14 +361,13 @@ fn bytes_that_return_damaged_from_the_local_disk_are_not_sent() {
     let place = Place::new();
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
-    client.pause(true);
     file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
     assert!(client.staged().in_foreground > 0);
     let files = place.staged_files();
     let staged = files.iter().find(|path| path.extension().unwrap() == "bytes").unwrap();
     let length = usize::try_from(std::fs::metadata(staged).unwrap().len()).unwrap();
     std::fs::write(staged, vec![1; length]).unwrap();
-    client.pause(false);
+    client.allow_all();
     let error = file.sync().unwrap_err();
     assert!(error.text.contains("cannot read back staged data in "), "{error}");
     let there = place.bytes("new");
@@ -460,13 +378,14 @@ fn bytes_that_return_damaged_from_the_local_disk_are_not_sent() {
 fn files_of_this_host_are_written_through_buffers_as_well() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new").into_os_string().into_encoded_bytes();
-    let client = Client::here(&path, &options(directory.path(), 64 * MIB)).unwrap();
+    let options = options(directory.path(), 64 * MIB);
+    let begin = |it| Client::over(it, Server::Here, &options);
+    let client = Metered::new(start_here(&path).unwrap(), begin);
     let file = client.open(&path, CREATE, GROUP, false).unwrap();
     let bytes = some_bytes(20 * MIB);
-    client.pause(true);
     file.write(0, &[&bytes]).unwrap();
     assert!(client.staged().in_foreground > 0);
-    client.pause(false);
+    client.allow_all();
     file.close(true).unwrap();
     client.finish().unwrap();
     assert!(std::fs::read(directory.path().join("new")).unwrap() == bytes);
@@ -480,7 +399,6 @@ fn the_list_is_kept_until_all_frames_are_written() {
     let client = place.staging();
     let file = client.open(b"new", CREATE, GROUP, false).unwrap();
     file.flush().unwrap();
-    client.pause(true);
     file.write(0, &[&some_bytes(20 * MIB)]).unwrap();
     // Nothing was deferred, so that it does not wait.
     client.finish().unwrap();

@@ -2,6 +2,7 @@
 //! of their streams.
 
 use super::super::assembly::Assembly;
+use super::super::seal::Opener;
 use super::super::{Frame, GrantedBuffers, Receiver};
 use super::{MESSAGES_BYTES_MAX, Pipe};
 use crate::thread::spawn;
@@ -10,13 +11,14 @@ use lads_core::limits::PACKET_BYTES_MAX;
 use lads_core::packet::{Channel, HEAD_BYTES, Packet};
 use lads_core::units::{OstId, StreamId};
 use lads_sys::Buffer;
+use rustix::io::retry_on_intr;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Starts the thread. Returns the queue into which it puts messages.
-pub(super) fn start(input: File, pipe: Arc<Pipe>, coming_count: u16) -> Arc<Messages> {
+pub(super) fn start(input: Input, pipe: Arc<Pipe>, coming_count: u16) -> Arc<Messages> {
     let messages = Arc::new(Messages::default());
     let coming = (0..coming_count).map(|_| Assembly::new()).collect();
     let into = Arc::clone(&messages);
@@ -33,9 +35,29 @@ pub(super) fn start(input: File, pipe: Arc<Pipe>, coming_count: u16) -> Arc<Mess
     messages
 }
 
+/// What is read from.
+pub(super) enum Input {
+    /// A pipe, or a socket within this host.
+    Plain(File),
+    /// A socket, with records.
+    Sealed(File, Opener),
+}
+
+impl Read for Input {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.read(to),
+            Self::Sealed(file, opener) => opener.read(to, |pieces| {
+                // A signal must not end a read in the middle of a record.
+                Ok(retry_on_intr(|| rustix::io::readv(&*file, pieces))?)
+            }),
+        }
+    }
+}
+
 /// The state of the thread.
 struct Incoming {
-    input: File,
+    input: Input,
     pipe: Arc<Pipe>,
     messages: Arc<Messages>,
     /// The incomplete frame of each stream; only of streams that may come to this end.
@@ -110,7 +132,7 @@ impl Drop for Incoming {
 }
 
 /// Fills `to`. Returns `false` if the pipe has ended before the first byte.
-fn read_whole(from: &mut File, to: &mut [u8]) -> io::Result<bool> {
+fn read_whole(from: &mut Input, to: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
     while filled < to.len() {
         match from.read(&mut to[filled..]) {

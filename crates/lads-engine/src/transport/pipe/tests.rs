@@ -150,7 +150,7 @@ fn messages_that_nobody_reads_do_not_fill_memory() {
     const SENT_BYTES: usize = 4 * MIB;
     let ((input, mut to_sink), (_from_sink, output)) = (pipes(), pipes());
     let pipe = Arc::new(Pipe { outgoing: Outgoing::new(output), streams: Vec::new() });
-    let messages = incoming::start(input, pipe, 1);
+    let messages = incoming::start(Input::Plain(input), pipe, 1);
     let writing = std::thread::spawn(move || {
         let one = message(&[1; PACKET_BYTES_MAX as usize]);
         (0..SENT_BYTES / PACKET_BYTES_MAX as usize).try_for_each(|_| to_sink.write_all(&one))

@@ -1,17 +1,20 @@
 //! How data streams are opened: one end listens, the other connects.
 //!
-//! The end that listens gives the other end one random token for each stream, over the control
-//! channel. A connection must show a token, and each token is accepted once. Anybody can connect to
-//! the port, so a connection without a token gets little. One thread looks at all such connections
-//! in turn, at a limited number at a time. If there are more, the one that has been silent longest
-//! is closed. A peer that was closed by mistake tries again.
+//! The end that listens gives the other end one random secret for each stream, over the control
+//! channel. A connection must show the token that follows from it, and each is accepted once.
+//! Anybody can connect to the port, so a connection without a token gets little. One thread looks
+//! at all such connections in turn, at a limited number at a time. If there are more, the one that
+//! has been silent longest is closed. A peer that was closed by mistake tries again.
 
-use super::{Tcp, window_bytes};
+use super::super::seal::{Role, SALT_BYTES, Seals, salt, token};
+use super::{Line, Tcp, window_bytes};
 use crate::event::ExitCode;
-use crate::fatal::Fatal;
+use crate::fatal::{Fatal, own_host};
 use crate::patience::{Cut, Patience};
 use crate::whole::fill_random;
 use lads_core::issue::Side;
+use lads_core::message::DataPort;
+use lads_core::protection::{Protection, Secret};
 use lads_core::units::StreamId;
 use lads_sys::widen_window;
 use rustix::event::{PollFd, PollFlags};
@@ -26,8 +29,8 @@ use std::time::{Duration, Instant};
 
 /// The first bytes of a connection.
 const OPENING: [u8; 8] = *b"LADSDATA";
-/// The opening, the number of the stream, the token.
-const OPENING_BYTES: usize = 8 + 2 + 32;
+/// The opening, the number of the stream, the token, the salt.
+pub(crate) const OPENING_BYTES: usize = 8 + 2 + 32 + SALT_BYTES;
 /// The answer of the listening end to a valid token.
 const ACCEPTED: u8 = 1;
 /// A connection that has not shown a token within this time is closed. A lost packet is sent again
@@ -63,12 +66,12 @@ const WINDOW_BYTES: u32 = 4 << 20;
 /// is lost, 14.5 instead of 16 s. At 0.28 ms there is no difference.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
 
-/// A port to which data streams can be connected, with a token for each.
+/// A port to which data streams can be connected, with a secret for each.
 #[derive(Debug)]
 pub(crate) struct Listener {
     listener: TcpListener,
     pub(crate) port: u16,
-    pub(crate) tokens: Vec<[u8; 32]>,
+    pub(crate) secrets: Vec<Secret>,
 }
 
 impl Listener {
@@ -97,42 +100,43 @@ impl Listener {
             Fatal::new(ExitCode::Network, format!("cannot listen for data streams{range}: {error}"))
         })?;
         let port = listener.local_addr().map_or(0, |address| address.port());
-        let mut tokens = vec![[0; 32]; usize::from(count)];
-        for token in &mut tokens {
-            fill_random(token).map_err(|error| {
+        let mut secrets = vec![Secret([0; 32]); usize::from(count)];
+        for Secret(secret) in &mut secrets {
+            fill_random(secret).map_err(|error| {
                 Fatal::new(ExitCode::Other, format!("cannot get random bytes: {error}"))
             })?;
         }
-        Ok(Self { listener, port, tokens })
+        Ok(Self { listener, port, secrets })
     }
 
-    /// How many bytes this host, which is that end, lets each of the streams have in flight.
-    pub(crate) fn window_bytes(&self, side: Side) -> u64 {
-        window_bytes(&self.listener, side)
+    /// What the other end, which connects to this one, is told. This is that end, and `address` is
+    /// the one at which it is reached.
+    pub(crate) fn port_at(&self, address: String, side: Side) -> DataPort {
+        let (port, secrets) = (self.port, self.secrets.clone());
+        DataPort { address, port, secrets, window_bytes: window_bytes(&self.listener, side) }
     }
 
     /// Opens each stream that is needed when its token is shown. Returns when none is wanted any
     /// more, or when `control`, from which the other end is read, is closed: then nobody will
     /// connect any more, and the next attempt needs the port. The door that is left is for streams
-    /// that may come or not.
+    /// that may come or not. `contact_limit`: how long the first stream may take, if the data can
+    /// go through the remote shell instead.
     pub(crate) fn accept_all<'t>(
         self,
-        streams: &'t Tcp,
+        (streams, protection): (&'t Tcp, Protection),
+        contact_limit: Option<Duration>,
         patience: &Patience<'_>,
         control: impl AsFd,
     ) -> Result<Door<'t>, Fatal> {
-        let (port, mut door) = (self.port, Door::new(self.listener, self.tokens, streams)?);
+        let (port, mut door) = (self.port, Door::new(self, streams, protection)?);
         let needed = 0..streams.needed_count();
+        let first = contact_limit.map(|limit| patience.part(limit));
         while door.is_wanted(&needed) {
-            let is_gone = door.wait(patience, control.as_fd()).map_err(|cut| match cut {
+            let first = first.as_ref().filter(|_| needed.clone().all(|it| streams.wants(it)));
+            let waited = door.wait(first.unwrap_or(patience), control.as_fd());
+            let is_gone = waited.map_err(|cut| match cut {
                 Cut::Stopped | Cut::NoThread => cut.fatal(""),
-                Cut::Silent(_) | Cut::Late(_) => {
-                    let seconds = patience.limit().as_secs();
-                    let text = format!(
-                        "no data connection arrived on port {port} within {seconds} s of the start"
-                    );
-                    Fatal::new(ExitCode::Network, text)
-                }
+                Cut::Silent(_) | Cut::Late(_) => none_arrived(port, first.is_some(), patience),
             })?;
             if is_gone {
                 return Err(Fatal::new(ExitCode::Network, "the other end has disconnected"));
@@ -143,54 +147,85 @@ impl Listener {
     }
 }
 
-/// A port, and the connections to it that have not shown a token yet.
+/// The error that no connection has come. `may_tunnel`: whether the data can go another way.
+fn none_arrived(port: u16, may_tunnel: bool, patience: &Patience<'_>) -> Fatal {
+    let seconds = patience.limit().as_secs();
+    let text = format!("no data connection arrived on port {port} within {seconds} s of the start");
+    let fatal = Fatal::new(ExitCode::Network, text);
+    if !may_tunnel {
+        return fatal;
+    }
+    let reason = format!("data connections to port {port} of {} do not arrive", own_host());
+    Fatal { is_timeout: true, ..fatal.when_blocked(reason) }
+}
+
+/// A port, and the connections to it that have not shown yet that they may come in.
 #[derive(Debug)]
-pub(super) struct Lobby {
+pub(super) struct Lobby<G> {
     listener: TcpListener,
-    /// What a connection must show first.
-    opening: [u8; 8],
-    /// Connections without a token, the oldest first.
-    undecided: VecDeque<Visitor>,
+    /// The oldest first.
+    undecided: VecDeque<Visitor<G>>,
     /// The maximum number of these.
     undecided_max: usize,
+}
+
+/// How a connection shows that it may come in.
+pub(super) trait Greeting {
+    /// Reads the bytes that are there, and answers if they need an answer, without waiting.
+    fn go_on(&mut self, stream: &TcpStream) -> Shown;
+
+    /// Whether it has shown more than anybody who just connects. If there are too many connections,
+    /// others go first.
+    fn has_begun(&self) -> bool {
+        false
+    }
 }
 
 /// The connections that wait at the port of a transfer.
 #[derive(Debug)]
 pub(crate) struct Door<'t> {
-    lobby: Lobby,
-    tokens: Vec<[u8; 32]>,
-    /// One for each token.
+    lobby: Lobby<Opening>,
+    secrets: Vec<Secret>,
+    protection: Protection,
+    /// One for each secret.
     streams: &'t Tcp,
     /// Since when this end has waited for all streams.
     since: Instant,
 }
 
-/// A connection that has not shown a token yet.
+/// A connection that has not shown yet that it may come in.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct Visitor<G> {
     stream: TcpStream,
-    opening: [u8; OPENING_BYTES],
-    filled: usize,
+    pub(super) peer: SocketAddr,
+    pub(super) greeting: G,
     since: Instant,
 }
 
-/// The result of reading from a connection without a token.
-enum Shown {
-    /// Too few bytes so far.
+/// The first bytes of a data stream, as far as they have come.
+#[derive(Debug)]
+struct Opening {
+    bytes: [u8; OPENING_BYTES],
+    filled: usize,
+}
+
+/// What a connection has shown so far.
+pub(super) enum Shown {
+    /// Too few bytes.
     Part,
-    /// The whole opening.
-    Opening,
+    /// Everything.
+    Whole,
     /// Other bytes, or the end of the connection.
     Other,
 }
 
 impl<'t> Door<'t> {
-    fn new(listener: TcpListener, tokens: Vec<[u8; 32]>, streams: &'t Tcp) -> Result<Self, Fatal> {
-        let lobby = Lobby::new(listener, OPENING, UNDECIDED_MAX).map_err(|error| {
+    fn new(listener: Listener, streams: &'t Tcp, protection: Protection) -> Result<Self, Fatal> {
+        let Listener { listener, secrets, .. } = listener;
+        let lobby = Lobby::new(listener, UNDECIDED_MAX).map_err(|error| {
             Fatal::new(ExitCode::Other, format!("cannot wait for data streams: {error}"))
         })?;
-        Ok(Self { lobby, tokens, streams, since: Instant::now() })
+        Ok(Self { lobby, secrets, protection, streams, since: Instant::now() })
     }
 
     /// Opens the first `count` of the streams that may come or not. Says which was opened. Returns
@@ -205,7 +240,7 @@ impl<'t> Door<'t> {
     ) {
         self.since = Instant::now();
         let needed_count = self.streams.needed_count();
-        let more = needed_count..(needed_count + count).min(self.tokens.len());
+        let more = needed_count..(needed_count + count).min(self.secrets.len());
         while self.is_wanted(&more) && matches!(self.wait(patience, &control), Ok(false)) {
             self.look(Instant::now(), &more, &mut on_more);
         }
@@ -230,8 +265,8 @@ impl<'t> Door<'t> {
     /// Looks at all connections, and takes those that show one of these tokens. Says which stream
     /// each opens.
     fn look(&mut self, now: Instant, numbers: &Range<usize>, mut on_open: impl FnMut(StreamId)) {
-        for visitor in self.lobby.look(now) {
-            let stream = StreamId(visitor.index());
+        for visitor in self.lobby.look(now, Opening::new, |_, _| ()) {
+            let stream = StreamId(visitor.greeting.index());
             if numbers.contains(&stream.index()) && self.admit(visitor) {
                 on_open(stream);
             }
@@ -239,30 +274,30 @@ impl<'t> Door<'t> {
     }
 
     /// Accepts a connection if its token is right and was not shown before.
-    fn admit(&self, visitor: Visitor) -> bool {
-        let index = usize::from(visitor.index());
-        let is_right = self.tokens.get(index).is_some_and(|token| visitor.has(token));
-        if is_right
-            && self.streams.wants(index)
-            && let Some(stream) = visitor.accept()
-        {
-            self.streams.open(index, stream.into());
-            return true;
+    fn admit(&self, visitor: Visitor<Opening>) -> bool {
+        let opening = &visitor.greeting;
+        let index = usize::from(opening.index());
+        let Some(Secret(secret)) = self.secrets.get(index) else { return false };
+        if !opening.has(&token(secret)) || !self.streams.wants(index) {
+            return false;
         }
-        false
+        let seals = Seals::new(self.protection, secret, &opening.salt(), Role::Listens);
+        // This is one byte, and the first that is written, so the write does not block.
+        if (&visitor.stream).write_all(&[ACCEPTED]).is_err() {
+            return false;
+        }
+        let Some((stream, _)) = visitor.let_in() else { return false };
+        self.streams.open(index, Line::new(stream.into(), seals));
+        true
     }
 }
 
-impl Lobby {
+impl<G: Greeting> Lobby<G> {
     /// # Errors
     /// If the port cannot be looked at without waiting.
-    pub(super) fn new(
-        listener: TcpListener,
-        opening: [u8; 8],
-        undecided_max: usize,
-    ) -> io::Result<Self> {
+    pub(super) fn new(listener: TcpListener, undecided_max: usize) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, opening, undecided: VecDeque::new(), undecided_max })
+        Ok(Self { listener, undecided: VecDeque::new(), undecided_max })
     }
 
     /// What is to be waited for before [`Self::look`].
@@ -272,28 +307,33 @@ impl Lobby {
         std::iter::once(PollFd::new(&self.listener, PollFlags::IN)).chain(visitors)
     }
 
-    /// Looks at all connections without a token, then at new ones. Returns those that have shown
-    /// one.
-    pub(super) fn look(&mut self, now: Instant) -> Vec<Visitor> {
+    /// Looks at all connections that are undecided, then at new ones, each of which begins with
+    /// `begin`. Returns those that have shown everything. `refused` sees those that have shown
+    /// something else.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        begin: impl Fn() -> G,
+        mut refused: impl FnMut(SocketAddr, G),
+    ) -> Vec<Visitor<G>> {
         let mut shown = Vec::new();
         for visitor in std::mem::take(&mut self.undecided) {
             if now.saturating_duration_since(visitor.since) < TOKEN_DEADLINE {
-                self.look_at(visitor, &mut shown);
+                self.look_at(visitor, &mut shown, &mut refused);
             }
         }
         // At most this many, before the others are looked at again.
         for _ in 0..self.undecided_max {
             match self.listener.accept() {
-                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
-                    let opening = [0; OPENING_BYTES];
-                    let visitor = Visitor { stream, opening, filled: 0, since: now };
-                    self.look_at(visitor, &mut shown);
+                Ok((stream, peer)) if stream.set_nonblocking(true).is_ok() => {
+                    let visitor = Visitor { stream, peer, greeting: begin(), since: now };
+                    self.look_at(visitor, &mut shown, &mut refused);
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // Most likely there are no descriptors left: the oldest connection is closed.
-                Err(_) if self.undecided.pop_front().is_some() => {}
+                // Most likely there are no descriptors left.
+                Err(_) if self.push_out() => {}
                 Err(_) => {
                     // The connection stays at the port, so that a wait would end at once.
                     std::thread::sleep(FULL_PAUSE);
@@ -304,56 +344,84 @@ impl Lobby {
         shown
     }
 
-    fn look_at(&mut self, mut visitor: Visitor, shown: &mut Vec<Visitor>) {
-        match visitor.read(&self.opening) {
+    fn look_at(
+        &mut self,
+        mut visitor: Visitor<G>,
+        shown: &mut Vec<Visitor<G>>,
+        refused: &mut impl FnMut(SocketAddr, G),
+    ) {
+        match visitor.greeting.go_on(&visitor.stream) {
             Shown::Part => {
                 if self.undecided.len() >= self.undecided_max {
-                    self.undecided.pop_front();
+                    self.push_out();
                 }
                 self.undecided.push_back(visitor);
             }
-            Shown::Opening => shown.push(visitor),
-            Shown::Other => {}
+            Shown::Whole => shown.push(visitor),
+            Shown::Other => refused(visitor.peer, visitor.greeting),
         }
+    }
+
+    /// What those who are undecided have shown.
+    #[cfg(test)]
+    pub(super) fn undecided(&self) -> impl Iterator<Item = &G> {
+        self.undecided.iter().map(|visitor| &visitor.greeting)
+    }
+
+    /// Closes the oldest connection, of those that have shown nothing if there are any. Returns
+    /// whether there was one.
+    fn push_out(&mut self) -> bool {
+        let silent = self.undecided.iter().position(|visitor| !visitor.greeting.has_begun());
+        self.undecided.remove(silent.unwrap_or(0)).is_some()
     }
 }
 
-impl Visitor {
-    /// The number of the stream that it wants to be.
-    fn index(&self) -> u16 {
-        u16::from_le_bytes([self.opening[8], self.opening[9]])
-    }
-
-    /// Whether it has shown this token.
-    pub(super) fn has(&self, token: &[u8; 32]) -> bool {
-        is_same(token, &self.opening[10..])
-    }
-
-    /// Tells it that its token is right; `None` if it is gone.
-    pub(super) fn accept(mut self) -> Option<TcpStream> {
-        // This is one byte, and the first that is written, so the write does not block.
-        self.stream.write_all(&[ACCEPTED]).ok()?;
+impl<G> Visitor<G> {
+    /// It may come in; `None` if it is gone.
+    pub(super) fn let_in(self) -> Option<(TcpStream, G)> {
         self.stream.set_nonblocking(false).ok()?;
         tune(&self.stream);
-        Some(self.stream)
+        Some((self.stream, self.greeting))
+    }
+}
+
+impl Opening {
+    fn new() -> Self {
+        Self { bytes: [0; OPENING_BYTES], filled: 0 }
     }
 
-    /// Reads the bytes that are there.
-    fn read(&mut self, wanted: &[u8; 8]) -> Shown {
+    /// The number of the stream that it wants to be.
+    fn index(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[8], self.bytes[9]])
+    }
+
+    /// Whether it has this token.
+    fn has(&self, token: &[u8; 32]) -> bool {
+        is_same(token, &self.bytes[10..][..32])
+    }
+
+    /// What the keys of this connection follow from, beside the secret.
+    fn salt(&self) -> [u8; SALT_BYTES] {
+        self.bytes[42..].try_into().expect("it has this length")
+    }
+}
+
+impl Greeting for Opening {
+    fn go_on(&mut self, mut stream: &TcpStream) -> Shown {
         loop {
-            match self.stream.read(&mut self.opening[self.filled..]) {
+            match stream.read(&mut self.bytes[self.filled..]) {
                 Ok(0) => return Shown::Other,
                 Ok(count) => self.filled += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Shown::Part,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Shown::Other,
             }
-            let known = self.filled.min(wanted.len());
-            if self.opening[..known] != wanted[..known] {
+            let known = self.filled.min(OPENING.len());
+            if self.bytes[..known] != OPENING[..known] {
                 return Shown::Other;
             }
             if self.filled == OPENING_BYTES {
-                return Shown::Opening;
+                return Shown::Whole;
             }
         }
     }
@@ -406,18 +474,20 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 pub(crate) fn connect(
     address: SocketAddr,
     index: u16,
-    token: &[u8; 32],
+    (Secret(secret), protection): (&Secret, Protection),
     patience: &Patience<'_>,
-) -> io::Result<OwnedFd> {
-    connect_with(address, &opening(OPENING, index, token), patience)
+) -> io::Result<Line> {
+    let salt = salt()?;
+    let stream = connect_to(address, patience)?;
+    // These are the first bytes on the connection, so there is room for them.
+    if rustix::io::write(&stream, &opening(index, (&token(secret), &salt)))? != OPENING_BYTES {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    Ok(Line::new(stream.into(), Seals::new(protection, secret, &salt, Role::Connects)))
 }
 
-/// Connects, and shows the first bytes of a connection. [`await_answer`] comes next.
-pub(super) fn connect_with(
-    address: SocketAddr,
-    opening: &[u8; OPENING_BYTES],
-    patience: &Patience<'_>,
-) -> io::Result<OwnedFd> {
+/// Connects, while patience lasts.
+pub(super) fn connect_to(address: SocketAddr, patience: &Patience<'_>) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address.into()) {
@@ -432,11 +502,6 @@ pub(super) fn connect_with(
     socket.set_nonblocking(false)?;
     let stream = TcpStream::from(socket);
     tune(&stream);
-    let stream = OwnedFd::from(stream);
-    // These are the first bytes on the connection, so there is room for them.
-    if rustix::io::write(&stream, opening)? != OPENING_BYTES {
-        return Err(io::ErrorKind::WriteZero.into());
-    }
     Ok(stream)
 }
 
@@ -454,16 +519,17 @@ pub(crate) fn await_answer(socket: &OwnedFd, patience: &Patience<'_>) -> io::Res
     }
 }
 
-pub(super) fn opening(word: [u8; 8], index: u16, token: &[u8; 32]) -> [u8; OPENING_BYTES] {
+fn opening(index: u16, (token, salt): (&[u8; 32], &[u8; SALT_BYTES])) -> [u8; OPENING_BYTES] {
     let mut opening = [0; OPENING_BYTES];
-    opening[..8].copy_from_slice(&word);
+    opening[..8].copy_from_slice(&OPENING);
     opening[8..10].copy_from_slice(&index.to_le_bytes());
-    opening[10..].copy_from_slice(token);
+    opening[10..42].copy_from_slice(token);
+    opening[42..].copy_from_slice(salt);
     opening
 }
 
 /// Sets options that help and cost nothing. It does no harm if the kernel refuses one.
-fn tune(stream: &TcpStream) {
+pub(crate) fn tune(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let socket = socket2::SockRef::from(stream);
     let probes = socket2::TcpKeepalive::new()

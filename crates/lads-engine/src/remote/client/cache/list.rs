@@ -6,10 +6,12 @@ use lads_core::remote::message::ViewNumber;
 use lads_core::remote::outbox::Staging;
 use lads_core::staging::Slot;
 use lads_sys::{Buffer, without_file_size_signal};
+use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::mem;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
@@ -22,7 +24,8 @@ pub(super) struct Listed {
     file: File,
     /// The offset at which the next records are written, in bytes: that of the end mark.
     end: u64,
-    is_synced: bool,
+    /// Makes the file durable, if the user wants that.
+    sync: fn(BorrowedFd<'_>) -> Result<(), Errno>,
     /// A sync has failed. The next one would say that all is well although what was written before
     /// never reached the disk, so nothing is promised any more.
     has_failed: bool,
@@ -33,29 +36,28 @@ pub(super) struct Listed {
     /// Whether it says since the last sync that a frame is gone.
     has_gone: bool,
     records: Vec<u8>,
-    /// The files that were made durable, in this order.
-    #[cfg(test)]
-    pub(super) synced: super::SyncedFiles,
 }
 
 impl Listed {
-    /// Begins a list in an empty file. With `is_synced`, frames on it are durable.
+    /// Begins a list in an empty file, which `sync` makes durable.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub(super) fn begin(file: File, is_synced: bool, begin: &Record) -> io::Result<Self> {
+    pub(super) fn begin(
+        file: File,
+        sync: fn(BorrowedFd<'_>) -> Result<(), Errno>,
+        begin: &Record,
+    ) -> io::Result<Self> {
         let mut list = Self {
             file,
             end: 0,
-            is_synced,
+            sync,
             has_failed: false,
             views: HashSet::new(),
             checksums: HashMap::new(),
             unsaid: Vec::new(),
             has_gone: false,
             records: Vec::new(),
-            #[cfg(test)]
-            synced: super::SyncedFiles::default(),
         };
         list.add([begin])?;
         Ok(list)
@@ -152,14 +154,10 @@ impl Listed {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        if self.is_synced {
-            if self.has_failed {
-                return Err(io::Error::other("an earlier call to make it durable failed"));
-            }
-            self.file.sync_data().inspect_err(|_| self.has_failed = true)?;
-            #[cfg(test)]
-            self.synced.add(super::Synced::List);
+        if self.has_failed {
+            return Err(io::Error::other("an earlier call to make it durable failed"));
         }
+        (self.sync)(self.file.as_fd()).inspect_err(|_| self.has_failed = true)?;
         self.has_gone = false;
         Ok(())
     }
@@ -174,11 +172,21 @@ mod tests {
     use lads_core::remote::name::Server;
     use lads_core::view::{Datatype, View};
     use lads_sys::Arena;
+    use std::cell::Cell;
     use std::fs::{self, OpenOptions};
     use tempfile::NamedTempFile;
 
+    thread_local! {
+        /// Number of times that this thread made a list durable.
+        static SYNCS: Cell<usize> = const { Cell::new(0) };
+    }
+
     fn listed(file: &NamedTempFile) -> Listed {
-        Listed::begin(file.reopen().unwrap(), true, &begin(Server::Here, 4096)).unwrap()
+        let sync = |file: BorrowedFd<'_>| {
+            SYNCS.set(SYNCS.get() + 1);
+            rustix::fs::fdatasync(file)
+        };
+        Listed::begin(file.reopen().unwrap(), sync, &begin(Server::Here, 4096)).unwrap()
     }
 
     fn frame(id: u64, view: u32) -> Staging<Arc<Buffer>, About> {
@@ -202,11 +210,6 @@ mod tests {
     }
 
     impl Listed {
-        /// Returns the number of times that the list was made durable.
-        fn syncs(&self) -> usize {
-            self.synced.all().len()
-        }
-
         /// Uses another file for a while.
         fn with<T>(&mut self, file: File, act: impl FnOnce(&mut Self) -> T) -> T {
             let own = mem::replace(&mut self.file, file);
@@ -232,12 +235,12 @@ mod tests {
         let mut list = listed(&file);
         list.keep(&[frame(1, 1), frame(2, 1)]).unwrap();
         list.keep(&[frame(3, 2)]).unwrap();
-        assert_eq!((ids(&file), list.syncs()), (vec![1, 2, 3], 2));
+        assert_eq!((ids(&file), SYNCS.get()), (vec![1, 2, 3], 2));
         list.on_gone(&[2]);
-        assert_eq!((ids(&file), list.syncs()), (vec![1, 3], 2));
+        assert_eq!((ids(&file), SYNCS.get()), (vec![1, 3], 2));
         list.settle().unwrap();
         list.settle().unwrap();
-        assert_eq!(list.syncs(), 3);
+        assert_eq!(SYNCS.get(), 3);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::transport::Channel;
 use lads_core::remote::message::TO_CLIENT_BYTES_MAX;
 use lads_core::remote::policy::CONNECT_INTERVAL;
 use lads_core::units::StreamId;
+use rustix::io::Errno;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
@@ -22,7 +23,7 @@ type Begun = (Box<dyn Read + Send>, Vec<JoinHandle<()>>);
 
 impl Link {
     /// Connects, and again whenever the connection breaks, until it is lost.
-    pub(in crate::remote::client) fn stay_connected(
+    pub(super) fn stay_connected(
         link: &Weak<Self>,
         mut connect: impl FnMut() -> Result<Connection, RemoteError>,
     ) {
@@ -143,7 +144,8 @@ impl Link {
     fn connects_again(&self, error: &RemoteError) -> bool {
         let mut session = self.lock();
         session.client.on_not_connected(error.text.clone());
-        session.client.is_away()
+        // A server with another token stays one.
+        session.client.is_away() && error.errno != Errno::ACCESS.raw_os_error()
     }
 
     pub(super) fn carrier(&self) -> Option<Arc<Carrier>> {

@@ -95,7 +95,7 @@ impl Link {
     /// Ends the connection after a failure of a thread other than the one that reads messages. That
     /// thread reads what has arrived, with the server's reason if there is one, and then reports
     /// the loss.
-    pub(super) fn break_off(&self, why: &str) {
+    pub(in crate::remote) fn break_off(&self, why: &str) {
         self.lock().broken.get_or_insert_with(|| why.to_owned());
         if let Some(carrier) = self.carrier() {
             carrier.end();
@@ -109,7 +109,7 @@ impl Link {
     }
 
     /// The connection is lost.
-    pub(super) fn lose(&self, why: &str) {
+    pub(in crate::remote) fn lose(&self, why: &str) {
         let carrier = self.carrier();
         let said = match &carrier {
             Some(carrier) if !self.is_lost() => carrier.line.last_words(),
@@ -129,31 +129,5 @@ impl Link {
         self.event(|client, _| client.on_lost(Loss { errno, text }));
         // A thread that writes may wait for the buffer of another file, which is not sent any more.
         self.seal_tails();
-    }
-
-    /// The connection is lost, and the server does not wait for another one.
-    #[cfg(test)]
-    pub(in crate::remote::client) fn cut(&self) {
-        use lads_core::remote::message::ToServer;
-        let _ = lock(&self.output).as_mut().map(|output| say(&mut **output, [ToServer::Bye]));
-        self.lose("it closed the connection");
-    }
-
-    /// The connection breaks.
-    #[cfg(test)]
-    pub(in crate::remote::client) fn break_line(&self) {
-        self.carrier().expect("it is connected").line.end();
-    }
-
-    /// Sends nothing from now on, or goes on.
-    #[cfg(test)]
-    pub(in crate::remote::client) fn pause(&self, is_paused: bool) {
-        self.lock().is_paused = is_paused;
-        self.wakes.sender.notify_one();
-    }
-
-    #[cfg(test)]
-    pub(in crate::remote::client) fn cache(&self) -> &super::Cache {
-        &self.stage.as_ref().expect("there is one").cache
     }
 }

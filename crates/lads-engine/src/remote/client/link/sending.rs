@@ -1,7 +1,7 @@
 //! The thread that sends frames, as far as the server has granted room (the paper's background
 //! thread, section 3.2), and messages that other threads have left.
 
-use super::{Carrier, Link, Session};
+use super::{Carrier, Link, OwnClient};
 use lads_core::frame::{Bound, Row, put_head};
 use lads_core::remote::client::About;
 use lads_core::remote::outbox::{Next, Place};
@@ -43,37 +43,38 @@ impl Link {
         head: &mut Vec<u8>,
     ) -> io::Result<()> {
         let Next { of, about, place, is_last_grant, .. } = next;
-        let length = about.length;
-        let back;
-        let (buffer, checksum): (&Buffer, _) = match place {
+        let block = Block { entry: of.entry(), offset: about.position, length: about.length };
+        let (sink_ost, is_last_grant) = (OstId(0), *is_last_grant);
+        let bound = Bound { sink_ost, is_last_grant, has_only_sums: false };
+        let mut put_head = |checksum| {
+            put_head(&[Row { block, is_whole: false, checksum }], frames, bound, head);
+        };
+        let length = about.length as usize;
+        match place {
             Place::Memory(it) | Place::Staging(it) => {
-                (&**it, XxHash3_64::oneshot(&it[..length as usize]))
+                let bytes = &it[..length];
+                put_head(XxHash3_64::oneshot(bytes));
+                // It may have to be sent again, on another connection.
+                let pieces = &mut [IoSlice::new(head), IoSlice::new(bytes)];
+                carrier.transport.send(StreamId(0), pieces)
             }
             Place::Staged(slot) => {
                 let stage = self.stage.as_ref().expect("it was staged there");
                 let mut buffer = stage.for_draining.take();
-                let taken = stage.cache.take(*slot, length, &mut buffer);
+                let taken = stage.cache.take(*slot, about.length, &mut buffer);
                 // Another connection would not help.
                 let lost = |error| {
                     let path = stage.cache.path().display();
                     self.lose(&format!("cannot read back staged data in {path}: {error}"));
                 };
                 let Ok(checksum) = taken.map_err(lost) else { return Ok(()) };
-                back = buffer;
-                (&back, checksum)
+                put_head(checksum);
+                carrier.transport.send_last(StreamId(0), head, &mut buffer[..length])
             }
-        };
-        let block = Block { entry: of.entry(), offset: about.position, length };
-        let row = Row { block, is_whole: false, checksum };
-        let (sink_ost, is_last_grant) = (OstId(0), *is_last_grant);
-        let bound = Bound { sink_ost, is_last_grant, has_only_sums: false };
-        put_head(&[row], frames, bound, head);
-        let pieces = &mut [IoSlice::new(head), IoSlice::new(&buffer[..length as usize])];
-        carrier.transport.send(StreamId(0), pieces)
+        }
     }
 
-    /// Lets the buffers of files be sent that no thread is filling: such a thread does that itself.
-    /// Returns whether these are all.
+    /// Lets the buffers of files be sent that no thread uses. Returns whether these are all.
     pub(super) fn seal_tails(&self) -> bool {
         let mut is_all = true;
         for tail in self.tails() {
@@ -90,14 +91,14 @@ impl Link {
     fn next_to_send(&self) -> Option<Next<Arc<Buffer>, About>> {
         let mut session = self.lock();
         let now = self.now();
-        if session.may_send()
-            && let Some(next) = session.client.next_frame(now)
-        {
+        if let Some(next) = session.client.next_frame(now) {
             return Some(next);
         }
         if session.client.take_tails_due(now) {
             drop(session);
-            self.seal_tails();
+            if !self.seal_tails() {
+                self.event(OwnClient::put_off_tails);
+            }
             return None;
         }
         if session.client.has_messages() || session.client.loss().is_some() {
@@ -108,17 +109,5 @@ impl Link {
         drop(self.wakes.sender.wait_timeout(session, until.saturating_sub(now)));
         self.lock().sender_until = None;
         None
-    }
-}
-
-impl Session {
-    #[cfg(not(test))]
-    fn may_send(&self) -> bool {
-        true
-    }
-
-    #[cfg(test)]
-    fn may_send(&self) -> bool {
-        !self.is_paused
     }
 }
