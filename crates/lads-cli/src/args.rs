@@ -552,8 +552,8 @@ pub(crate) struct CopyArgs {
 
     /// End that opens the data connections, if not the one on this host
     ///
-    /// The other end opens a port for them. If its host has a firewall and this one has none, name
-    /// the end on that host here.
+    /// The other end opens a port for them. If a firewall lets connections pass only from one host
+    /// to the other, name the end on the first one.
     #[arg(long, value_name = "END", help_heading = NETWORK, value_enum)]
     pub(crate) connect: Option<EndArg>,
 

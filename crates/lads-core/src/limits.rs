@@ -221,3 +221,8 @@ pub const CLIENT_LOCKS_MAX: usize = 256;
 /// its runs have 64 bytes. With half, frames of short runs wait twice as often for the slowest OST;
 /// double is memory that a client with the shortest runs makes the server take.
 pub const RUNS_MAX: usize = 16_384;
+
+/// Maximum number of lines in the log about strangers, for each minute. Half would hide a peer with
+/// a new key sooner among the hosts that probe all ports; with double, a flood of connections takes
+/// twice the space: 17 MB a day.
+pub const STRANGER_LINES_MAX: u32 = 60;

@@ -1,6 +1,7 @@
 //! What a daemon offers to hosts without ssh between them: who may do what, and how many at a time.
 
 use crate::issue::Side;
+use crate::limits::STRANGER_LINES_MAX;
 use crate::units::Instant;
 use std::collections::VecDeque;
 use std::fmt;
@@ -126,11 +127,6 @@ impl<C: PartialEq, P: PartialEq> Places<C, P> {
         self.sessions.retain(|(it, _)| it != connection);
     }
 }
-
-/// Maximum number of lines in the log about strangers, for each minute. Half would hide a peer with
-/// a new key sooner among the hosts that probe all ports; with double, a flood of connections takes
-/// twice the space: 17 MB a day.
-pub const STRANGER_LINES_MAX: u32 = 60;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -144,10 +144,6 @@ fn ends_as_documented(
         // The other command may make the target directory read-only at any moment.
         codes.insert(6);
     }
-    if step.moves() && outcome.ended.len() > 1 {
-        // One command removes from the source what another one has listed.
-        codes.insert(8);
-    }
     if room.storage.reduces() {
         codes.insert(REDUCED);
     }

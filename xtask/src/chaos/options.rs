@@ -104,8 +104,7 @@ pub(super) const OPTIONS: &[(&str, Use)] = &[
     // It would undo --tunnel.
     ("--no-tunnel", Never),
     ("--data", Drawn(3, &["encrypted", "authenticated", "plain"])),
-    // Seed 36 would end with an unexplained exit code 3 (see the open work on chaos).
-    ("--connect", Never),
+    ("--connect", Drawn(3, &["source", "sink"])),
     ("--data-address", ByRound),
     ("--ports", ByRound),
     ("--bwlimit", Drawn(1, &["3M", "6M", "12M", "24M", "48M"])),

@@ -35,7 +35,7 @@ pub(super) struct Before {
     source_kinds: Kinds,
     target_kinds: Kinds,
     rival_kinds: Kinds,
-    /// Whether a link of the source leads nowhere, or to a directory that it lies in.
+    /// Whether a link of the source is bad ([`is_bad_link`]).
     has_bad_links: bool,
     /// Whether a link of the source leads to something in the source.
     has_inner_links: bool,
@@ -87,7 +87,7 @@ impl Before {
         // A file that has two paths may be removed before it is read at the other one, and one
         // command may remove files that the other one has listed.
         let has_two_paths = step.choice.follows_links() && self.has_inner_links;
-        if step.moves() && (has_two_paths || company == Company::Twin) {
+        if step.moves() && (has_two_paths || company != Company::Alone) {
             codes.extend([3, 8]);
         }
         let is_blocked = match company {

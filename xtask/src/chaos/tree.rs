@@ -79,11 +79,13 @@ fn settle_links(source: &Path, may_be_bad: bool) -> Result<()> {
     Ok(unwanted.iter().try_for_each(fs::remove_file)?)
 }
 
-/// Whether a link leads nowhere, or to a directory that it lies in.
+/// Whether a link leads nowhere, to a directory that it lies in, or is one that the kernel does not
+/// follow.
 pub(super) fn is_bad_link(path: &Path) -> bool {
     let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
     let Ok(referent) = path.canonicalize() else { return true };
-    parent.is_none_or(|parent| parent.starts_with(referent))
+    // The kernel follows no link of another user in a sticky directory (fs.protected_symlinks).
+    path.metadata().is_err() || parent.is_none_or(|parent| parent.starts_with(referent))
 }
 
 /// The files below `root`, sorted by path.

@@ -6,7 +6,7 @@ use crate::world::{
     Ended, LADS, Rng, World, as_nobody, assert_identical, check, child_of, has, is_root, lads,
     not_tried, run, send_signal, start, wait_for,
 };
-use lads_core::offer::STRANGER_LINES_MAX;
+use lads_core::limits::STRANGER_LINES_MAX;
 use lads_core::remote::message::OpenMode;
 use lads_core::remote::name::{Server, parse};
 use lads_engine::RemoteShell;
