@@ -10,13 +10,18 @@ use std::io::{self, Read, Write};
 pub(super) enum Unheard {
     /// The channel has ended, or is lost.
     Ended(String),
+    /// Somebody has changed what comes on its way; the channel is lost.
+    Changed(String),
     /// What comes is no message.
     Nonsense(String),
 }
 
 impl From<io::Error> for Unheard {
     fn from(error: io::Error) -> Self {
-        Self::Ended(error.to_string())
+        match error.kind() {
+            io::ErrorKind::InvalidData => Self::Changed(error.to_string()),
+            _ => Self::Ended(error.to_string()),
+        }
     }
 }
 

@@ -394,7 +394,7 @@ impl Session {
                 let connected = shared.connect(way).map(|session| (session, Some(first)));
                 connected.map_err(|error| error.to_string())
             }
-            Err(Unheard::Ended(_)) => return way.end(),
+            Err(Unheard::Ended(_) | Unheard::Changed(_)) => return way.end(),
             Err(Unheard::Nonsense(text)) => Err(text),
         };
         match begun {
@@ -498,7 +498,7 @@ impl Session {
             let message = match heard {
                 Ok(message) => message,
                 Err(Unheard::Nonsense(text)) => return Err(text),
-                Err(Unheard::Ended(_)) => return Ok(()),
+                Err(Unheard::Ended(_) | Unheard::Changed(_)) => return Ok(()),
             };
             let has_room = |server: &Server, number| {
                 let is_over = server.is_over(number) || way.is_over.load(Ordering::Relaxed);

@@ -27,10 +27,10 @@ pub(super) fn start(input: Input, pipe: Arc<Pipe>, coming_count: u16) -> Arc<Mes
         // An end within a packet is an end, too: for example, the remote shell was killed.
         let is_end = |error: &io::Error| error.kind() == io::ErrorKind::UnexpectedEof;
         let error = incoming.read_all().err().filter(|error| !is_end(error));
-        incoming.messages.end(error.map(|error| error.to_string()));
+        incoming.messages.end(error);
     });
     if let Err(error) = begun {
-        messages.end(Some(error.to_string()));
+        messages.end(Some(io::Error::other(error.to_string())));
     }
     messages
 }
@@ -127,7 +127,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         self.coming.clear();
         self.pipe.streams.iter().for_each(|stream| stream.inbox.end());
-        self.messages.end(Some("the thread that reads it has ended".to_owned()));
+        self.messages.end(Some(io::Error::other("the thread that reads it has ended")));
     }
 }
 
@@ -311,7 +311,7 @@ pub(super) struct Messages {
 struct MessagesState {
     bytes: VecDeque<u8>,
     /// Set when nothing more comes; the inner value is the error, if there was one.
-    end: Option<Option<String>>,
+    end: Option<Option<(io::ErrorKind, String)>>,
     /// Whether there is no listener any more.
     is_unheard: bool,
 }
@@ -336,8 +336,9 @@ impl Messages {
         self.lock().bytes.len()
     }
 
-    fn end(&self, error: Option<String>) {
-        self.lock().end.get_or_insert(error);
+    fn end(&self, error: Option<io::Error>) {
+        let end = || error.map(|error| (error.kind(), error.to_string()));
+        self.lock().end.get_or_insert_with(end);
         self.changed.notify_all();
     }
 
@@ -357,8 +358,8 @@ impl Read for MessageReader {
         let is_waiting = |state: &mut MessagesState| state.bytes.is_empty() && state.end.is_none();
         let state = self.messages.changed.wait_while(self.messages.lock(), is_waiting);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
-        if let (true, Some(Some(error))) = (state.bytes.is_empty(), &state.end) {
-            return Err(io::Error::other(error.clone()));
+        if let (true, Some(Some((kind, text)))) = (state.bytes.is_empty(), &state.end) {
+            return Err(io::Error::new(*kind, text.clone()));
         }
         let count = state.bytes.read(to)?;
         drop(state);

@@ -108,7 +108,7 @@ impl Link {
     }
 
     /// Hears messages until the connection ends. Returns why it ended; `None` if it is lost.
-    fn listen(link: &Weak<Self>, input: &mut (dyn Read + Send)) -> Option<String> {
+    pub(super) fn listen(link: &Weak<Self>, input: &mut (dyn Read + Send)) -> Option<String> {
         loop {
             let heard = hear(input, TO_CLIENT_BYTES_MAX);
             let own = link.upgrade()?;
@@ -116,6 +116,11 @@ impl Link {
                 Ok(message) => own.take_in(message),
                 Err(Unheard::Nonsense(text)) => Err(text),
                 Err(Unheard::Ended(why)) => return Some(why),
+                Err(Unheard::Changed(why)) => {
+                    // A thread that writes may have met the end of the connection before.
+                    own.lock().broken = Some(why.clone());
+                    return Some(why);
+                }
             };
             if let Err(text) = taken {
                 own.lose(&text);
