@@ -10,9 +10,9 @@ use std::time::Duration;
 /// What a peer may do with the files below its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Copy them.
+    /// Read files.
     Read,
-    /// Create and change them. What is there already is read, too, to resume and to compare.
+    /// Create and change files. Existing files are also read, to resume and to compare.
     Write,
     /// Both.
     ReadAndWrite,
@@ -83,8 +83,8 @@ pub struct SessionLimits {
     pub of_peer: u32,
 }
 
-/// The connections of a daemon, and the peers of its sessions. Strangers, of whom nothing is known
-/// yet, have places of their own, so that they keep nobody out who is known.
+/// The connections of a daemon, and the peers of its sessions. Strangers (connections that are not
+/// authenticated yet) have separate places, so that they never keep out an authenticated peer.
 #[derive(Debug)]
 pub struct Places<C, P> {
     strangers_max: usize,
@@ -94,7 +94,7 @@ pub struct Places<C, P> {
 }
 
 impl<C: PartialEq, P: PartialEq> Places<C, P> {
-    /// With places for so many strangers.
+    /// Creates the places, for at most `strangers_max` strangers.
     #[must_use]
     pub fn new(strangers_max: usize) -> Self {
         Self { strangers_max, strangers: VecDeque::new(), sessions: Vec::new() }

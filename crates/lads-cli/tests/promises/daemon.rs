@@ -710,8 +710,8 @@ struct Eve {
 }
 
 impl Eve {
-    /// Listens, and connects to `to_port`. Does something to the first connection, after so many
-    /// bytes.
+    /// Listens, and forwards connections to `to_port`. Applies the deed to the first connection,
+    /// after the given number of bytes.
     fn start(to_port: u16, deed: Option<(usize, Deed)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

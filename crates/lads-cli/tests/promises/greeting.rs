@@ -156,9 +156,9 @@ fn the_other_end_listens_before_anything_was_said_to_it() {
     child.wait().unwrap();
 }
 
-/// The end that was started connects only if it is told where, with a secret for each stream.
+/// The other end connects only after it receives an address, with a secret for each stream.
 #[test]
-fn an_other_end_that_is_to_connect_hears_where() {
+fn the_other_end_receives_the_address_to_connect_to() {
     let connect = ["--connect", "sink", "--streams", "4"];
     let words = words_of_a_push(&one_file(), &connect);
     let job = DIGEST.len() * 2;
@@ -200,7 +200,7 @@ fn an_other_end_that_is_to_connect_hears_where() {
 
 /// Secrets of an end that should connect are for nothing.
 #[test]
-fn an_other_end_that_is_to_connect_does_not_listen() {
+fn the_other_end_does_not_listen_if_it_connects() {
     let world = one_file();
     let liar = Liar::new(&world, &[hello(), listen("", 1, 4)], "exec cat > /dev/null");
     let push = liar.push(&["--streams", "4", "--connect", "sink", "--no-tunnel"]);

@@ -242,7 +242,7 @@ fn what_was_begun_of_a_link_that_is_not_made_any_more_goes() {
         let below = world.path("storage.below/dst");
         let part = own_files(&below, ".part").pop().expect("it has begun");
         running.kill_both_ends(|| storage.command("release"));
-        // The emulated storage does what it was asked for before.
+        // The emulated storage now completes its pending requests.
         let link = below.join("link");
         fs::rename(&link, &part).unwrap();
         if is_there {

@@ -70,7 +70,7 @@ fn from_there(end: &str) -> [&str; 2] {
 
 #[test]
 fn either_end_opens_the_data_connections() {
-    // More streams than are told of before the other end has said a word, and fewer.
+    // Fewer and more streams than are announced before the first message of the other end.
     for streams in ["2", "200"] {
         for end in ["source", "sink"] {
             let world = World::with_files(&mut Rng::new(5));

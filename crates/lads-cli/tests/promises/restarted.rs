@@ -173,7 +173,8 @@ fn locks_survive_a_server_that_is_killed_and_shared_pointers_fail() {
         }
         adders.into_iter().for_each(|it| it.join().unwrap());
     });
-    // Who has the lock sees what was written under it; others may read before it is sent.
+    // The holder of the lock reads the bytes written under it; other clients may still read earlier
+    // bytes.
     files[0].lock(LockKind::Exclusive).unwrap();
     assert_eq!(count(&files[0]), 80);
     files[0].unlock();

@@ -43,7 +43,7 @@ pub fn dial(
     let unreached = |why: String| (ExitCode::Network, format!("cannot reach {place}: {why}"));
     let socket = connect(place, &patience).map_err(|error| unreached(error.to_string()))?;
     tune(&socket);
-    // Nobody has this key: whatever the daemon shows is told.
+    // No daemon has this key, so the error contains the key that the daemon shows.
     let expected = known.unwrap_or(PublicKey([0; KEY_BYTES]));
     let purpose = match command.get(1).is_some_and(|word| word == "rfs") {
         true => Purpose::FilesSession,

@@ -77,7 +77,7 @@ struct Connections {
     running: BTreeMap<u64, Running>,
     places: Places<u64, PublicKey>,
     next: u64,
-    /// The last error that was told.
+    /// The last reported error.
     last_told: Option<String>,
     clock: Clock,
     lines: StrangerLines,
@@ -119,9 +119,10 @@ fn request(bytes: &[u8; REQUEST_BYTES]) -> (PublicKey, SessionLimits) {
 
 /// Accepts connections until `stop` is set. For each, starts the command `process`, with the
 /// connection as standard input; as standard output, it has a socket through which it asks for a
-/// session. It is told whether its connection has a line in the log if no peer made it. When
-/// `check` is set, `load` reads the configuration, as those processes do. Whoever
-/// sets a flag writes to the pipe of which `woken` is the other end. `tell` hears what goes wrong.
+/// session. The process receives whether its connection gets a line in the log if the connection
+/// is not authenticated. When `check` is set, `load` reads the configuration, as those processes
+/// do. The thread that sets a flag then writes to the pipe of which `woken` is the other end.
+/// `tell` reports errors.
 pub fn listen(
     listening: &Listening,
     (load, check): (&dyn Fn() -> Result<DaemonConfig, String>, &AtomicBool),

@@ -42,7 +42,7 @@ pub(super) fn send_all(bytes: &[u8], socket: &TcpStream, sealer: &mut Sealer) ->
     })
 }
 
-/// The first bytes that the connection brings, at most so many; fewer if it ends.
+/// Receives the first bytes of a connection: `bytes_max`, or fewer if the connection ends.
 ///
 /// # Errors
 /// If the connection is lost, or something on it is not genuine.
@@ -79,16 +79,7 @@ fn read_from(mut socket: &TcpStream, pieces: &mut [IoSliceMut<'_>]) -> io::Resul
 pub(super) fn receive(socket: &TcpStream, opener: &mut Opener, mut to: File) -> io::Result<()> {
     let mut bytes = vec![0; BYTES];
     loop {
-        let mut socket = socket;
-        let read = opener.read(&mut bytes, |pieces| {
-            loop {
-                match socket.read_vectored(pieces) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    result => return result,
-                }
-            }
-        });
-        match read {
+        match opener.read(&mut bytes, |pieces| read_from(socket, pieces)) {
             Ok(0) => return Ok(()),
             Ok(count) if to.write_all(&bytes[..count]).is_err() => return Ok(()),
             Ok(_) => {}

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 pub(super) enum Unheard {
     /// The channel has ended, or is lost.
     Ended(String),
-    /// Somebody has changed what comes on its way; the channel is lost.
+    /// The received bytes were changed on their way; the channel is lost.
     Changed(String),
     /// What comes is no message.
     Nonsense(String),

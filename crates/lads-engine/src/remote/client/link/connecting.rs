@@ -117,7 +117,7 @@ impl Link {
                 Err(Unheard::Nonsense(text)) => Err(text),
                 Err(Unheard::Ended(why)) => return Some(why),
                 Err(Unheard::Changed(why)) => {
-                    // A thread that writes may have met the end of the connection before.
+                    // A write may have failed before, with a less exact reason.
                     own.lock().broken = Some(why.clone());
                     return Some(why);
                 }
